@@ -15,6 +15,8 @@ from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
+from modtree.files.sources.errors import is_address, shown_name
+from modtree.files.sources.source import opened_as_it_is
 from modtree.files.torch.load import count_tensors, form_of, load_object
 from modtree.files.torch.old import HEAD
 from modtree.files.torch.writer import prepared
@@ -94,7 +96,8 @@ def load(
     is installed, and else in the same way.
 
     Args:
-        f: A path, or a file open for reading bytes that can seek. Of a folder, such as one of
+        f: A path, an address such as ``https://...``, a file open for reading bytes, or bytes. A
+            file that can seek is read from where it is. Of a folder, such as one of
             ``torch.distributed.checkpoint``, all parts are put together.
         map_location: "meta" or "cpu"; tensors are in main memory anyway.
         pickle_module: With ``weights_only=False``, the module whose ``load`` reads.
@@ -121,17 +124,17 @@ def load(
     if foreign and everything:
         raise ValueError("foreign='stand-in' runs nothing of a file: pass no weights_only=False")
     tolerant = foreign is not None
-    if isinstance(f, (str, os.PathLike)) and os.path.isdir(f):
+    is_path = isinstance(f, (str, os.PathLike)) and not (isinstance(f, str) and is_address(f))
+    if mmap and not is_path:
+        got = repr(shown_name(f)) if isinstance(f, str) else type(f).__name__
+        raise ValueError(f"f must be a file path in order to use mmap=True, got {got}")
+    if is_path and os.path.isdir(f):  # type: ignore[arg-type]
         result = _load_folder(f, tolerant)
-    elif isinstance(f, (str, os.PathLike)):
-        with open(f, "rb") as file:
+    else:
+        with open(f, "rb") if is_path else opened_as_it_is(f) as file:  # type: ignore[arg-type]
             result = _load_file(
                 file, everything, pickle_module, pickle_load_args, tolerant, bool(mmap)
             )
-    elif mmap:
-        raise ValueError(f"f must be a file path in order to use mmap=True, got {type(f).__name__}")
-    else:
-        result = _load_file(f, everything, pickle_module, pickle_load_args, tolerant)
     if map_location is None or callable(map_location) or isinstance(map_location, dict):
         return result
     device = as_device(map_location)
@@ -161,7 +164,7 @@ def _load_file(
     pickle_module: Any,
     options: Any,
     tolerant: bool,
-    mapped: bool = False,
+    mapped: bool,
 ) -> Any:
     start = file.tell()
     head = file.read(HEAD)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 from modtree.files.checkpoint.base import CheckpointError
@@ -34,7 +36,9 @@ def ended_well(
         if isinstance(stream, io.TextIOWrapper):  # a name that the encoding lacks is no reason
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = execute(options, options.parser)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_show_warning, options.command)
+            status = execute(options, options.parser)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -53,6 +57,10 @@ def ended_well(
             _discard_output()
     print(f"modtree {options.command}: {printable(' '.join(text.splitlines()))}", file=sys.stderr)
     return TROUBLE
+
+
+def _show_warning(command: str, warning: Warning | str, *_where: object) -> None:
+    print(f"modtree {command}: {printable(str(warning))}", file=sys.stderr, flush=True)
 
 
 def _discard_output() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError, shortened
 
-__all__ = ["checkpoints_in", "file_beside", "what_is_there"]
+__all__ = ["checkpoints_in", "file_beside", "plain_name", "what_is_there"]
 
 _ENDINGS = (".safetensors", ".index.json", ".pt", ".pth", ".bin", ".ckpt")
 _USUAL = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
@@ -70,15 +70,7 @@ def file_beside(name: Any, path: str, what: str, key: str | None = None) -> str:
     Raises:
         CheckpointError: It is not the name of a file there.
     """
-    if type(name) is not str:
-        raise CheckpointError(f"{what} names the file {shortened(name)}", path, key)
-    is_plain = name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0", ":"}
-    if not is_plain:
-        raise CheckpointError(
-            f"{what} names the file {shortened(name)}, which is no name of a file beside it",
-            path,
-            key,
-        )
+    plain_name(name, path, what, key)
     folder = os.path.dirname(path)
     file = os.path.join(folder, name)
     if os.path.realpath(file) == os.path.realpath(path):
@@ -89,3 +81,21 @@ def file_beside(name: Any, path: str, what: str, key: str | None = None) -> str:
             f"the shard {shortened(name)} is a link that leads out of the folder", path, key
         )
     return file
+
+
+def plain_name(name: Any, path: str, what: str, key: str | None = None) -> str:
+    """A name that another file gives, which leads to no other folder.
+
+    Raises:
+        CheckpointError: It is not the name of a file.
+    """
+    if type(name) is not str:
+        raise CheckpointError(f"{what} names the file {shortened(name)}", path, key)
+    is_plain = name not in ("", ".", "..") and not set(name) & {"/", "\\", "\0", ":"}
+    if not is_plain:
+        raise CheckpointError(
+            f"{what} names the file {shortened(name)}, which is no name of a file beside it",
+            path,
+            key,
+        )
+    return name

@@ -7,16 +7,15 @@ the bytes of all tensors as ``total_size``.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.checkpoint.beside import file_beside
+from modtree.files.checkpoint.beside import file_beside, plain_name
 from modtree.files.checkpoint.json_text import parsed_json
-from modtree.files.checkpoint.mapped import open_regular
+from modtree.files.sources.source import PathSource, Source
 
 __all__ = ["Index", "read_index", "write_index"]
 
@@ -25,39 +24,47 @@ _LONGEST = 200_000_000
 
 
 class Index(NamedTuple):
-    """An index that was checked: the path of the file for each key, and the text beside them."""
+    """An index that was checked.
+
+    Attributes:
+        files: The path or address of the file for each key.
+        metadata: The text beside them.
+        sources: The files by their paths.
+    """
 
     files: dict[str, str]
     metadata: dict[str, str]
+    sources: dict[str, Source]
 
 
-def read_index(path: str, file: Any = None) -> Index:
+def read_index(source: Source, file: Any) -> Index:
     """Reads an index and checks that it names files beside itself.
 
     Args:
-        path: Its path.
-        file: The open file, where there is one.
+        source: Where it is.
+        file: What opening that gave.
 
     Raises:
         CheckpointError: It is damaged, or leads out of its folder.
     """
-    with open_regular(path) if file is None else contextlib.nullcontext(file) as opened:
-        size = os.fstat(opened.fileno()).st_size
-        if size > _LONGEST:
-            raise CheckpointError(f"no index of shards: it has {size} bytes", path)
-        data = opened.read(size)
-    content = parsed_json(data, "index", path)
+    path = source.name
+    size = file.seek(0, os.SEEK_END)
+    if size > _LONGEST:
+        raise CheckpointError(f"no index of shards: it has {size} bytes", path)
+    file.seek(0)
+    content = parsed_json(file.read(size), "index", path)
     files = content.get("weight_map")
     if type(files) is not dict:
         raise CheckpointError("no index of shards: it has no weight_map", path)
-    checked: dict[Any, str] = {}
+    checked: dict[Any, Source] = {}
     for key, name in files.items():
         if type(name) is not str or name not in checked:
-            checked[name] = file_beside(name, path, "the index", key)
+            checked[name] = _shard(name, source, key)
     metadata = content.get("metadata")
     return Index(
-        {key: checked[name] for key, name in files.items()},
+        {key: checked[name].name for key, name in files.items()},
         _texts(metadata) if type(metadata) is dict else {},
+        {shard.name: shard for shard in checked.values()},
     )
 
 
@@ -65,6 +72,15 @@ def _texts(metadata: dict[str, Any]) -> dict[str, str]:
     return {
         key: value if type(value) is str else shortened(value) for key, value in metadata.items()
     }
+
+
+def _shard(name: Any, index: Source, key: str) -> Source:
+    if isinstance(index, PathSource):
+        return PathSource(file_beside(name, index.name, "the index", key))
+    shard = index.beside(plain_name(name, index.name, "the index", key))
+    if shard.name == index.name:
+        raise CheckpointError("the index names itself", index.name, key)
+    return shard
 
 
 def write_index(path: str, files: Mapping[str, str], metadata: Mapping[str, Any]) -> None:

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
 from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, folder_format, step_in
-from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.other_files import HEAD, what_it_is
+from modtree.files.sources.errors import missing
+from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
 
 __all__ = [
     "Checkpoint",
@@ -71,13 +72,16 @@ def _is_pickle(head: bytes) -> bool:
 
 
 class _Format(NamedTuple):
-    """How a file of a format begins, how its name ends, who reads it, and whether it has parts."""
+    """How a file of a format begins, how its name ends, who reads it, whether it has parts, and
+    whether it is read by its path alone.
+    """
 
     begins_so: Callable[[bytes], bool]
     endings: tuple[str, ...]
     module: str
     reader: str
     has_parts: bool = False
+    takes_path: bool = False
 
 
 #: In the order in which they are asked. A module is imported when a file of its format is opened.
@@ -97,15 +101,32 @@ _FORMATS = (
         "TorchCheckpoint",
         has_parts=True,
     ),
-    _Format(_is_hdf5, (".h5", ".hdf5"), "modtree.files.libraries.hdf5", "Hdf5Checkpoint"),
+    _Format(
+        _is_hdf5,
+        (".h5", ".hdf5"),
+        "modtree.files.libraries.hdf5",
+        "Hdf5Checkpoint",
+        takes_path=True,
+    ),
     _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
     # As a model of ONNX begins, much else does: the name of the file counts.
-    _Format(lambda _: False, (".onnx",), "modtree.files.libraries.onnx_model", "OnnxCheckpoint"),
+    _Format(
+        lambda _: False,
+        (".onnx",),
+        "modtree.files.libraries.onnx_model",
+        "OnnxCheckpoint",
+        takes_path=True,
+    ),
     _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint", has_parts=True),
 )
 #: Of files that describe the folder in which they are.
 _METADATA = _Format(
-    lambda _: True, (), "modtree.files.distributed.reader", "DistributedCheckpoint", has_parts=True
+    lambda _: True,
+    (),
+    "modtree.files.distributed.reader",
+    "DistributedCheckpoint",
+    has_parts=True,
+    takes_path=True,
 )
 _OF_SHARDS = ("SafetensorsCheckpoint", "TorchCheckpoint")
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.reader in _OF_SHARDS)
@@ -117,7 +138,9 @@ def open_checkpoint(path: Any, at: str | None = None, join: Any = None) -> Check
 
     Args:
         path: Where it is; of a sharded checkpoint its name without ``.index.json`` will do. The
-            name of a file decides only where its content does not.
+            name of a file decides only where its content does not. An address, such as
+            ``https://...``, is read in ranges. A file object that is open for reading bytes is read
+            from its beginning and stays open; bytes are read as they are.
         at: Which part of a file with several to open, such as "ema" or "optimizer.state"; None for
             the model. Keys and numbers on the way are joined by dots.
         join: How the tensors in files of several ranks are put together, where those do not say it:
@@ -129,15 +152,17 @@ def open_checkpoint(path: Any, at: str | None = None, join: Any = None) -> Check
         OSError: It cannot be opened.
         CheckpointError: It is damaged, no checkpoint, or has no such part.
     """
-    place = locate(path)
-    if os.path.isdir(place) and (folder := folder_format(place)) is not None:
+    source = locate(path)
+    place = source.name
+    is_folder = isinstance(source, PathSource) and os.path.isdir(place)
+    if is_folder and (folder := folder_format(place)) is not None:
         reader = getattr(importlib.import_module(folder.module), folder.reader)
         if folder.takes_rules:
             return reader(place, at, join)
         _check_no_rules(join, place)
         return reader(place, at)
     _check_no_rules(join, place)
-    return _opened(place, _FORMATS, at)
+    return _opened(source, _FORMATS, at)
 
 
 def _check_no_rules(join: Any, place: str) -> None:
@@ -147,14 +172,52 @@ def _check_no_rules(join: Any, place: str) -> None:
         )
 
 
-def locate(path: Any) -> str:
-    """The file or index that a path stands for, or the folder that is a checkpoint as a whole.
+def locate(given: Any) -> Source:
+    """The file or index that a path, an address or an object stands for, or the folder that is a
+    checkpoint as a whole.
 
     Raises:
         FileNotFoundError: There is nothing. The message names the checkpoints in its folder.
         CheckpointError: The path is a folder that holds none, or several.
     """
-    file = os.fsdecode(os.fspath(path))
+    source = source_of(given)
+    if isinstance(source, AddressSource):
+        return _located_address(source)
+    return PathSource(_located_path(source.name)) if isinstance(source, PathSource) else source
+
+
+def _located_address(source: AddressSource) -> AddressSource:
+    if source.names_a_folder:
+        return _in_remote_folder(source)
+    try:
+        source.open()
+    except IsADirectoryError:
+        return _in_remote_folder(source)
+    except FileNotFoundError:
+        index = source.ending(INDEX_ENDING)
+        try:
+            index.open()
+        except OSError:
+            raise missing(source.name) from None
+        return index
+    return source
+
+
+def _in_remote_folder(folder: AddressSource) -> AddressSource:
+    for name in WEIGHTS_IN_ORDER:
+        source = folder.inside(name)
+        try:
+            source.open()
+        except FileNotFoundError:
+            continue
+        return source
+    raise CheckpointError(
+        f"found none of {', '.join(WEIGHTS_IN_ORDER)} there: give the address of a file",
+        folder.name,
+    )
+
+
+def _located_path(file: str) -> str:
     try:
         is_folder = stat.S_ISDIR(os.stat(file).st_mode)
     except FileNotFoundError:
@@ -174,18 +237,18 @@ def locate(path: Any) -> str:
     return file if folder_format(file) is not None else _in_folder(file)
 
 
-def is_index(path: str) -> bool:
-    """Is it a file that begins as the index of shards does?"""
-    if os.path.isdir(path):
+def is_index(source: Source) -> bool:
+    """Does a file begin as the index of shards does?"""
+    if isinstance(source, PathSource) and os.path.isdir(source.name):
         return False
-    with open_regular(path) as file:
+    with source.open() as file:
         head = file.read(HEAD)
     if what_it_is(head) is not None:
         return False
     return next((form.reader == "open_shards" for form in _FORMATS if form.begins_so(head)), False)
 
 
-def open_shard(path: str) -> Checkpoint:
+def open_shard(source: Source) -> Checkpoint:
     """Opens a file that an index names, which is no other index.
 
     Raises:
@@ -193,29 +256,40 @@ def open_shard(path: str) -> Checkpoint:
         CheckpointError: It cannot be opened, is damaged, or no checkpoint.
     """
     try:
-        return _opened(path, _FORMATS_OF_SHARDS)
+        return _opened(source, _FORMATS_OF_SHARDS)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise CheckpointError(f"the index names it, and {error.strerror}", path) from error
+        raise CheckpointError(f"the index names it, and {error.strerror}", source.name) from error
 
 
-def _opened(file: str, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
-    with open_regular(file) as opened:
+def _opened(source: Source, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
+    file = source.name
+    with source.open() as opened:
         head = opened.read(HEAD)
     if (other := what_it_is(head)) is not None:
         raise CheckpointError(other, file)
     found = [_METADATA] if os.path.basename(file) == ".metadata" else []
     found += [form for form in formats if form.begins_so(head)]
-    found += [form for form in formats if file.endswith(form.endings)]
+    found += [form for form in formats if file.removesuffix("?...").endswith(form.endings)]
     if not found:
         raise CheckpointError(_unknown(head), file)
     reader = getattr(importlib.import_module(found[0].module), found[0].reader)
+    given = _path_of(source) if found[0].takes_path else source
     if at is None:
-        return reader(file)
+        return reader(given)
     if not found[0].has_parts:
         raise CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
-    return reader(file, at)
+    return reader(given, at)
+
+
+def _path_of(source: Source) -> str:
+    if not isinstance(source, PathSource):
+        raise CheckpointError(
+            "files of this format are read from this machine: get it, and give its path",
+            source.name,
+        )
+    return source.name
 
 
 def weights_in(folder: str) -> str | None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.index import Index, read_index
-from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.reader import open_shard
 from modtree.files.checkpoint.record import Record, take_record
+from modtree.files.sources.source import PathSource, Source
 
 __all__ = ["ShardedCheckpoint", "open_shards"]
 
@@ -135,39 +135,42 @@ def _take_over(record: Record, part: Record) -> None:
         record.versions = (record.versions or OrderedDict()) | part.versions
 
 
-def open_shards(path: str) -> ShardedCheckpoint:
+def open_shards(source: Source) -> ShardedCheckpoint:
     """Opens an index and the files that it names.
 
     Raises:
         OSError: A file cannot be opened.
         CheckpointError: A file is damaged, or the index and the files do not agree.
     """
+    path = source.name
     for _ in range(_ATTEMPTS):
         # Held open, so that no other file can have its number while the shards are opened.
-        with open_regular(path) as file:
-            index = read_index(path, file)
+        with source.open() as file:
+            index = read_index(source, file)
             try:
                 checkpoint = _opened(path, index)
             except FileNotFoundError as error:
-                if _is_still(file, path):
+                if _is_still(file, source):
                     raise CheckpointError(
                         f"the index names {error.filename}, which is not there", path
                     ) from None
                 continue
             except CheckpointError:
-                if _is_still(file, path):
+                if _is_still(file, source):
                     raise
                 continue
-            if _is_still(file, path):
+            if _is_still(file, source):
                 return checkpoint
             checkpoint.close()  # shards of two saves, perhaps
     raise CheckpointError("another process replaces the index all the time", path)
 
 
-def _is_still(file: Any, path: str) -> bool:
+def _is_still(file: Any, source: Source) -> bool:
     """Is an open file what has the name now?"""
+    if not isinstance(source, PathSource):
+        return True
     try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(source.name))
     except FileNotFoundError:
         return False
 
@@ -175,8 +178,8 @@ def _is_still(file: Any, path: str) -> bool:
 def _opened(path: str, index: Index) -> ShardedCheckpoint:
     shards: dict[str, Checkpoint] = {}
     try:
-        for file in dict.fromkeys(index.files.values()):
-            shards[file] = open_shard(file)
+        for file, source in index.sources.items():
+            shards[file] = open_shard(source)
         return ShardedCheckpoint(path, index, shards)
     except BaseException:
         for shard in shards.values():

@@ -25,6 +25,7 @@ from modtree.files.checkpoint.reader import (
     open_shard,
 )
 from modtree.files.checkpoint.shards import is_shard_of
+from modtree.files.sources.source import PathSource, Source
 
 __all__ = ["Problem", "Problems", "verify"]
 
@@ -81,16 +82,16 @@ def verify(
 ) -> Problems:
     """See modtree.checkpoints.verify."""
     try:
-        file = locate(path)
+        source = locate(path)
     except CheckpointError as error:
         return Problems([_damage(error)])
-    problems = Problems(_index_problems(file) if is_index(file) else ())
+    problems = Problems(_index_problems(source) if is_index(source) else ())
     try:
-        checkpoint = open_checkpoint(file, at, join)
+        checkpoint = open_checkpoint(source, at, join)
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
-        for member in filter(is_index, checkpoint.members):
+        for member in filter(is_index, map(PathSource, checkpoint.members)):
             problems += _index_problems(member)
         foreign = checkpoint.foreign
         if foreign:
@@ -117,9 +118,11 @@ def _damage(error: CheckpointError) -> Problem:
 # -- an index and its shards -----------------------------------------------------------------------
 
 
-def _index_problems(path: str) -> Iterator[Problem]:
+def _index_problems(source: Source) -> Iterator[Problem]:
+    path = source.name
     try:
-        index = read_index(path)
+        with source.open() as opened:
+            index = read_index(source, opened)
     except CheckpointError as error:
         yield _damage(error)
         return
@@ -129,7 +132,7 @@ def _index_problems(path: str) -> Iterator[Problem]:
     total = 0
     for file, expected in keys.items():
         try:
-            shard = open_shard(file)
+            shard = open_shard(index.sources[file])
         except FileNotFoundError:
             keys_of = f"{len(expected)} {'key' if len(expected) == 1 else 'keys'} of the index"
             yield Problem("missing", f"the file is not there, for {keys_of}", file)
@@ -144,7 +147,8 @@ def _index_problems(path: str) -> Iterator[Problem]:
     noted = index.metadata.get("total_size")
     if noted is not None and total >= 0 and noted != str(total):
         yield Problem("index", f"its total_size is {noted}, the shards have {total} bytes", path)
-    yield from _strays(path, {os.path.basename(file) for file in keys})
+    if isinstance(source, PathSource):
+        yield from _strays(path, {os.path.basename(file) for file in keys})
 
 
 def _disagreements(

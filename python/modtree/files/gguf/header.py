@@ -56,7 +56,7 @@ class _Reader:
     def number(self, form: str) -> Any:
         size = struct.calcsize(f"={form}")
         self._check_room(size)
-        (value,) = struct.unpack_from(f"{self.order}{form}", self._memory, self.at)
+        (value,) = struct.unpack(f"{self.order}{form}", self._memory[self.at : self.at + size])
         self.at += size
         return value
 
@@ -119,7 +119,11 @@ class _Reader:
 
 
 def read_header(memory: Any, path: str) -> Header:
-    """Reads and checks the header of a mapped file.
+    """Reads and checks the header of a file.
+
+    Args:
+        memory: Its bytes.
+        path: Its name, for errors.
 
     Raises:
         CheckpointError: It is damaged, or does not fit the length of the file.

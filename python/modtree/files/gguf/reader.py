@@ -11,30 +11,37 @@ from typing import Any
 import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, Entry, tensor_of
-from modtree.files.checkpoint.mapped import map_file, open_regular
+from modtree.files.checkpoint.mapped import map_file
 from modtree.files.checkpoint.mapped_array import mapped_array
 from modtree.files.gguf.header import Place, read_header
 from modtree.files.gguf.types import PLAIN, QUANTIZED
 from modtree.files.pickled.stand_in import StandIn
+from modtree.files.sources.source import Source
+from modtree.files.sources.stores import FileBytes
 
 __all__ = ["GgufCheckpoint"]
 
 
 class GgufCheckpoint(Checkpoint):
-    """A GGUF file. Tensors of plain types lie in a private map of the file. Quantized ones are
-    values, which say their type and their bytes.
+    """A GGUF file. Tensors of plain types lie in a private map of the file; where it is not on this
+    machine, each is read when it is asked for. Quantized ones are values, which say their type and
+    their bytes.
 
     Args:
-        path: The file.
+        source: The file.
     """
 
     format = "gguf"
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        with open_regular(path) as file:
-            self._map: Any = map_file(file)
-        places, self.metadata, self._order = read_header(self._map, path)
+    def __init__(self, source: Source) -> None:
+        self.path = source.name
+        file = source.open()
+        if source.can_be_mapped:
+            with file:
+                self._map: Any = map_file(file)
+        else:
+            self._map = FileBytes(file, self.path)
+        places, self.metadata, self._order = read_header(self._map, self.path)
         self._places = {key: place for key, place in places.items() if place.type in PLAIN}
         self.values = {
             key: _quantized(place) for key, place in places.items() if place.type in QUANTIZED
@@ -57,16 +64,20 @@ class GgufCheckpoint(Checkpoint):
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]
         name = PLAIN[place.type].name
-        memory = self._opened()
-        return mapped_array(memory, place.begin, name, place.shape, self.path, key, self._order)
+        memory, at = self._opened(), place.begin
+        if isinstance(memory, FileBytes):
+            memory, at = bytearray(memory[at : place.end]), 0
+        return mapped_array(memory, at, name, place.shape, self.path, key, self._order)
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
         if self._order == ">":
             yield from super().chunks(key, size)
             return
-        place, memory = self._places[key], memoryview(self._opened())
+        place, memory = self._places[key], self._opened()
+        if not isinstance(memory, FileBytes):
+            memory = memoryview(memory)
         for at in range(place.begin, place.end, size):
-            yield memory[at : min(at + size, place.end)]
+            yield memoryview(memory[at : min(at + size, place.end)])
 
     def _opened(self) -> Any:
         if self._map is None:

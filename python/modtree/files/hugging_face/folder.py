@@ -42,10 +42,10 @@ class PartsFolder(AssembledCheckpoint):
 
     def add_weights(self, name: str, path: str) -> None:
         """A checkpoint as a part."""
-        place = locate(path)
-        checkpoint = open_checkpoint(place)
+        source = locate(path)
+        checkpoint = open_checkpoint(source)
         self._inner.append(checkpoint)
-        self.members.append(place)
+        self.members.append(source.name)
         self.foreign += checkpoint.foreign
         if not self.metadata:
             self.metadata = dict(checkpoint.metadata)

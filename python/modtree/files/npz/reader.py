@@ -19,10 +19,11 @@ from modtree.files.checkpoint.base import (
     shortened,
     tensor_of,
 )
-from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.pickled.plain import check_bools, check_sizes
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.sources.errors import RemoteError
+from modtree.files.sources.source import Source
 
 __all__ = ["NpzCheckpoint"]
 
@@ -52,16 +53,16 @@ class NpzCheckpoint(Checkpoint):
     """An archive of arrays. Those of objects, text or records are values, which say what they are.
 
     Args:
-        path: The file.
+        source: The file.
     """
 
     format = "npz"
     is_read_to_verify = True
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, source: Source) -> None:
+        self.path = path = source.name
         self.metadata = {}
-        self._file: Any = open_regular(path)
+        self._file: Any = source.open()
         try:
             with self._errors():
                 self._zip = zipfile.ZipFile(self._file)
@@ -195,8 +196,10 @@ class _Errors:
         return None
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, (CheckpointError, MemoryError)) or error is None:
+        if isinstance(error, (CheckpointError, RemoteError, MemoryError)) or error is None:
             return
+        if isinstance(error.__context__, RemoteError):  # which zipfile takes for damage
+            raise error.__context__
         damages = (
             zipfile.BadZipFile,
             zlib.error,

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from modtree.files.pickled.keys import Keys, length_of
+from modtree.files.sources.errors import RemoteError
 
 __all__ = ["Refused", "Unfinished", "Unpickler", "UnpicklingError", "refused"]
 
@@ -110,7 +111,7 @@ class Unpickler:
         self._copies_left = 4 * (self._end - start) + 65536
         try:
             return self._run()
-        except (UnpicklingError, MemoryError):
+        except (UnpicklingError, MemoryError, RemoteError):
             raise
         except Exception as error:
             raise UnpicklingError(

@@ -11,22 +11,26 @@ from typing import Any
 import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, tensor_of
-from modtree.files.checkpoint.mapped import FileMap, map_file, open_regular
+from modtree.files.checkpoint.mapped import FileMap, map_file
 from modtree.files.checkpoint.mapped_array import mapped_array
 from modtree.files.checkpoint.record import take_record
 from modtree.files.safetensors.header import Place, read_header
+from modtree.files.sources.source import Source
 
 __all__ = ["SafetensorsCheckpoint"]
 
 
 class SafetensorsCheckpoint(Checkpoint):
-    """A safetensors file. Its tensors lie in a private map of the file."""
+    """A safetensors file. Its tensors lie in a private map of the file; where it is not on this
+    machine, each is read when it is asked for.
+    """
 
     format = "safetensors"
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._file: Any = open_regular(path)
+    def __init__(self, source: Source) -> None:
+        self.path = path = source.name
+        self._file: Any = source.open()
+        self._is_mapped = source.can_be_mapped
         self._map: FileMap | None = None
         self._lock = threading.Lock()
         try:
@@ -53,9 +57,20 @@ class SafetensorsCheckpoint(Checkpoint):
 
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]
-        memory = None if place.begin == place.end else self._mapped()
         at = self._start + place.begin
+        memory: Any = None
+        if place.begin != place.end:
+            memory, at = (self._mapped(), at) if self._is_mapped else (self._read(key), 0)
         return mapped_array(memory, at, place.dtype.name, place.shape, self.path, key)
+
+    def _read(self, key: str) -> np.ndarray:
+        place = self._places[key]
+        data = np.empty(place.end - place.begin, np.uint8)
+        at = 0
+        for chunk in self.chunks(key):
+            data[at : at + len(chunk)] = chunk
+            at += len(chunk)
+        return data
 
     def _mapped(self) -> FileMap:
         with self._lock:

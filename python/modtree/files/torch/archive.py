@@ -6,13 +6,17 @@ believed, read entry by entry, or mapped.
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import numpy as np
 
 from modtree.files.checkpoint.mapped import FileMap, Window, map_file
 from modtree.files.checkpoint.other_files import what_damaged_it
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.sources.errors import RemoteError
 
 __all__ = ["Archive", "open_archive"]
 
@@ -58,6 +62,7 @@ class Archive:
         self._zip = archive
         self._code_left = _MOST_CODE
         self._file = file
+        self._lock = threading.Lock()
         self._map: Any = None
         self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
         self._entries: dict[str, Any] = {}
@@ -74,12 +79,17 @@ class Archive:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
         self._map = file.memory if isinstance(file, Window) else map_file(file)
 
+    @property
+    def is_mapped(self) -> bool:
+        """True if entries lie in a map."""
+        return self._map is not None
+
     def compare_checksums(self) -> None:
-        """From now on an entry is mapped only if it has its checksum, as it is read only then."""
+        """From now on an entry is mapped, and read in pieces, only if it has its checksum."""
         self._unchecked = set(self._entries)
 
     def check(self, name: str) -> None:
-        """Compares the checksum of an entry of a mapped file.
+        """Compares the checksum of an entry.
 
         Raises:
             UnpicklingError: It is another one.
@@ -87,6 +97,10 @@ class Archive:
         entry = self._entry(name)
         if entry.compress_type:
             self.code(name)
+            return
+        if self._map is None:
+            for _ in self.pieces(name, 0, entry.file_size, _PIECE):
+                pass
             return
         start = self._start(name, self._in_map)
         checksum = 0
@@ -151,27 +165,53 @@ class Archive:
                 data: bytes = unpacked.read(min(_LONGEST_CODE, self._code_left))
                 self._code_left -= len(data)
                 return data
-        except (UnpicklingError, MemoryError):
+        except (UnpicklingError, MemoryError, RemoteError):
             raise
         except Exception as error:
             raise _damaged(error) from error
 
-    def read(self, name: str) -> bytearray:
-        """An entry, its checksum compared."""
+    def read(self, name: str) -> memoryview:
+        """An entry in memory of its own, its checksum compared."""
         entry = self._entry(name)
         _check_stored(entry)
-        start = self._start(name, self._bytes_at)
-        data = bytearray(entry.file_size)
-        # A piece at a time, so that the checksum finds it in the processor's cache.
+        # Not a bytearray: that would be filled with zeros first.
+        data: Any = np.empty(entry.file_size, np.uint8)
         whole, at, checksum = memoryview(data), 0, 0
-        self._file.seek(start)
-        while at < len(data):
-            piece = whole[at : at + _PIECE]
-            count = self._fill(piece)
-            checksum = zlib.crc32(piece[:count], checksum)
-            at += count
+        with self._lock:
+            self._file.seek(self._start(name, self._bytes_at))
+            # A piece at a time, so that the checksum finds it in the processor's cache.
+            while at < len(whole):
+                piece = whole[at : at + _PIECE]
+                count = self._fill(piece)
+                checksum = zlib.crc32(piece[:count], checksum)
+                at += count
         self._check_sum(entry, checksum)
-        return data
+        return whole
+
+    def pieces(self, name: str, at: int, count: int, size: int) -> Iterator[memoryview]:
+        """Bytes of an entry that is not mapped, from ``at`` on, at most ``size`` at once. Each is
+        valid until the next one is asked for. Of a whole entry the checksum is compared at its end,
+        and before the first piece where only a part is wanted, if that was asked for.
+        """
+        entry = self._entry(name)
+        is_whole = at == 0 and count == entry.file_size
+        if not is_whole and name in self._unchecked:
+            self.check(name)
+        _check_stored(entry)
+        with self._lock:
+            start = self._start(name, self._bytes_at) + at
+        buffer, checksum = memoryview(bytearray(min(size, count))), 0
+        end = start + count
+        while start < end:
+            with self._lock:
+                self._file.seek(start)
+                piece = buffer[: self._fill(buffer[: end - start])]
+            checksum = zlib.crc32(piece, checksum) if is_whole else 0
+            start += len(piece)
+            yield piece
+        if is_whole:
+            self._check_sum(entry, checksum)
+            self._unchecked.discard(name)
 
     def _fill(self, piece: memoryview) -> int:
         """Reads from the file, at least a byte."""
@@ -240,10 +280,11 @@ def open_archive(file: Any, mapped: bool = False) -> Archive:
 
     try:
         archive = Archive(zipfile.ZipFile(file), file)
-    except MemoryError:
+    except (MemoryError, RemoteError):
         raise
     except Exception as error:
-        if (other := _what_damaged(file)) is not None:
+        is_remote = isinstance(error.__context__, RemoteError)
+        if not is_remote and (other := _what_damaged(file)) is not None:
             raise UnpicklingError(f"the archive is damaged: {other}") from error
         if isinstance(error, UnpicklingError):
             raise
@@ -258,7 +299,9 @@ def _what_damaged(file: Any) -> str | None:
     return what_damaged_it(file.read(_SAMPLE))
 
 
-def _damaged(error: Exception) -> UnpicklingError:
+def _damaged(error: Exception) -> Exception:
+    if isinstance(error.__context__, RemoteError):  # which zipfile takes for damage
+        return error.__context__
     text = f"the archive is damaged: {type(error).__name__}: {error}"
     if str(error) == "File is not a zip file":
         text += (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.pickled.stand_in import StandIn
+from modtree.files.sources.source import Source
 from modtree.files.torch.load import read_contents
 from modtree.files.torch.object_checkpoint import ObjectCheckpoint
 
@@ -23,19 +23,19 @@ _CLASS_IN_CODE = re.compile(r"^class (\w+)\(Module\):$", re.MULTILINE)
 class TorchCheckpoint(ObjectCheckpoint):
     """A file that torch.save(), torch.jit.save() or modtree.save() wrote, or another pickle.
     Nothing in it is executed; the tensors of an archive lie in a private map of the file, those of
-    a pickle are read.
+    a pickle are read, and so are all of a file that is not on this machine.
 
     Args:
-        path: The file.
+        source: The file.
         at: The part to read, such as "ema" or "optimizer.state"; None for the model.
     """
 
-    def __init__(self, path: str, at: str | None = None) -> None:
-        super().__init__(path)
-        self._file: Any = open_regular(path)
+    def __init__(self, source: Source, at: str | None = None) -> None:
+        super().__init__(source.name)
+        self._file: Any = source.open()
         try:
             with self._errors():
-                contents = read_contents(self._file)
+                contents = read_contents(self._file, source.can_be_mapped)
             self._object, self._storages = contents.obj, contents.storages
             self.foreign = contents.foreign
             self.format = "torch"

@@ -56,7 +56,7 @@ class TorchFiles:
         if known is None:
             with errors_of(path):
                 size = os.stat(path).st_size if length is None else length
-                known = read_contents(self._files.window(path, offset, size))
+                known = read_contents(self._files.window(path, offset, size), mapped=True)
             if self._compares:
                 known.storages.compare_checksums()
         if keep:

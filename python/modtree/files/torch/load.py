@@ -45,16 +45,17 @@ class Contents(NamedTuple):
     is_own: bool
 
 
-def read_contents(file: Any) -> Contents:
+def read_contents(file: Any, mapped: bool) -> Contents:
     """Reads everything but the values of tensors. Nothing of a file is executed or imported.
 
     Args:
-        file: Open for reading bytes, on a disk. It stays open as long as values are read.
+        file: Open for reading bytes. It stays open as long as values are read.
+        mapped: Whether an archive is mapped, which takes a file on a disk.
 
     Raises:
         UnpicklingError: The file is damaged.
     """
-    form, storages, unpickler = _opened(file, lambda _: RecordBuilder(), {}, True, False, True)
+    form, storages, unpickler = _opened(file, lambda _: RecordBuilder(), {}, mapped, False, True)
     obj = unpickler.load()
     return Contents(obj, storages, unpickler.foreign, form, "modtree" in unpickler.packages)
 

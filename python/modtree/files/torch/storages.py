@@ -296,15 +296,22 @@ class Storages:
             yield key, self._archive.size(name), reason
 
     def let_go(self) -> None:
-        """Gives back the memory of what was read of a map, and of changes to it."""
+        """Gives back the memory of what was read, and of changes to it."""
+        if not self._archive.is_mapped:
+            self._memories.clear()
         self._archive.let_go()
 
     def finish(self) -> None:
         """Says that all was read."""
 
     def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
-        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
+        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once. Each piece is
+        valid until the next one is asked for.
+        """
         name = f"{self._folder}data/{storage.key}"
+        if not (self._archive.is_mapped or self._swapped or storage.key in self._memories):
+            yield from self._archive.pieces(name, at, count, size)
+            return
         place = self._archive.mapped(name)
         if place is None or self._swapped:
             data, start = bytes_of_memory(self.memory(storage)), 0

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -18,6 +17,7 @@ from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
 from modtree.core.loading.near_keys import near_matches
 from modtree.core.loading.rename import Rename
 from modtree.files.pickled.stand_in import StandIn
+from modtree.files.sources.source import is_file
 from modtree.inspection.comparison.result import Diff, Unequal
 from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
 from modtree.inspection.comparison.value_change import value_change
@@ -78,6 +78,9 @@ def _compare_values(key: str, a: Side, b: Side, rtol: float, atol: float, result
         return
     result.compared += 1
     change = value_change(*arrays, rtol, atol)
+    del arrays
+    a.let_go()
+    b.let_go()
     if change is not None:
         result.values[key] = change
 
@@ -146,7 +149,7 @@ def compare(
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
-    if at is not None and not any(isinstance(side, (str, os.PathLike)) for side in (a, b)):
+    if at is not None and not (is_file(a) or is_file(b)):
         raise TypeError("at names a part of a file, and neither side is a path")
     at_a, at_b = at if isinstance(at, tuple) else (at, at)
     with closing(open_side(a, "a", at_a)) as side_a, closing(open_side(b, "b", at_b)) as side_b:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from modtree.core.loading.rename import Rename, rename_function
 from modtree.files.checkpoint.base import array_view
 from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.sources.source import is_file
 from modtree.files.torch.records import TensorRecord
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
@@ -109,6 +109,9 @@ class Side:
         except Exception as error:  # sparse, quantized or distributed tensors of another library
             raise NoValues(f"it cannot be had as an array: {error}") from None
 
+    def let_go(self) -> None:
+        """Gives back the memory of the values that were read."""
+
     def close(self) -> None:
         """Gives the files back."""
 
@@ -117,7 +120,7 @@ def open_side(value: Any, which: str, at: str | None = None) -> Side:
     """The side of a model, a state dict, a path or an open checkpoint.
 
     Args:
-        value: what is compared.
+        value: what is compared: an address, a file object and bytes are files too.
         which: the name of the argument.
         at: which part of a file is meant.
 
@@ -126,8 +129,6 @@ def open_side(value: Any, which: str, at: str | None = None) -> Side:
         OSError: the file cannot be opened.
         CheckpointError: it is damaged, or no checkpoint.
     """
-    if isinstance(value, (str, os.PathLike)):
-        return _FileSide(open_checkpoint(value, at), owned=True)
     if isinstance(value, Checkpoint):
         return _FileSide(value, owned=False)
     if isinstance(value, Mapping):
@@ -137,6 +138,8 @@ def open_side(value: Any, which: str, at: str | None = None) -> Side:
         side = Side(f"{type(value).__name__} {which}", getattr(state, "_metadata", None), state)
         side.keys = ModelKeys(value)
         return side
+    if is_file(value):
+        return _FileSide(open_checkpoint(value, at), owned=True)
     raise TypeError(
         f"diff compares models, state dicts and paths of checkpoints; {which} is "
         f"{type(value).__name__}"
@@ -185,6 +188,10 @@ class _FileSide(Side):
         value = self._plain._values[key]
         source = value.source if type(value) is TensorRecord else None
         return self._plain._read(key) if source is None else source
+
+    def let_go(self) -> None:
+        if self._owned:  # else the caller may have tensors of it, and have changed them
+            self._checkpoint.let_go()
 
     def close(self) -> None:
         if self._owned:
