@@ -30,6 +30,7 @@ def save_file(
     *,
     max_shard_size: int | str | None = None,
     progress: bool | None = None,
+    atomic: bool = True,
 ) -> None:
     """Writes a model or a state dict as a safetensors file, which holds nothing that could run.
 
@@ -53,6 +54,8 @@ def save_file(
             :func:`load_file` takes the same path.
         progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
             long.
+        atomic: False writes into the file itself, for folders in which no file can be made or
+            replaced. The file is damaged if that is interrupted. It is a single file.
 
     Raises:
         CheckpointError: An entry cannot be written: a dtype that the format has not, a tensor
@@ -61,7 +64,7 @@ def save_file(
     """
     from modtree.files.checkpoint.save import save_state
 
-    save_state(model_or_state_dict, path, metadata, max_shard_size, progress)
+    save_state(model_or_state_dict, path, metadata, max_shard_size, progress, atomic)
 
 
 def load_file(
@@ -116,6 +119,7 @@ def convert(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
+    atomic: bool = True,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
     tensor nor plain is left out.
@@ -130,6 +134,7 @@ def convert(
         at: The part of a training checkpoint to write, such as "ema"; None for the model.
         join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar, as in :func:`save_file`.
+        atomic: False writes into the file itself, as in :func:`save_file`.
 
     Raises:
         CheckpointError: The source is damaged, or the format has no place for what it holds.
@@ -147,6 +152,7 @@ def convert(
         at=at,
         join=join,
         progress=progress,
+        atomic=atomic,
     )
 
 

@@ -34,6 +34,7 @@ def save(
     pickle_protocol: int = 5,
     *,
     format: str = "modtree",
+    atomic: bool = True,
 ) -> None:
     """Writes an object, such as a dict of state dicts, with the tensors in it.
 
@@ -54,6 +55,8 @@ def save(
         pickle_module: With the default format, the module whose ``dump`` writes.
         pickle_protocol: With the default format, the version of pickle's format.
         format: "modtree" for a pickle, or "torch".
+        atomic: False writes into the file itself, for folders in which no file can be made or
+            replaced. The file is damaged if that is interrupted.
 
     Raises:
         TypeError: With "torch": something in the object is of another type; its place is named.
@@ -73,7 +76,7 @@ def save(
             f"writes safetensors"
         )
     if isinstance(f, (str, os.PathLike)):
-        with atomic_file(f) as file:
+        with atomic_file(f, atomic) as file:
             write(file)
     else:
         write(f)

@@ -85,6 +85,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="no keys of IN at and below what matches: 'head', '**.lora_{A,B}'",
     )
+    parser.add_argument(
+        "--in-place",
+        action="store_true",
+        help="write into OUT itself, where its folder allows no new file: damaged if interrupted",
+    )
     add_at(parser)
     add_join(parser)
     add_json(parser)
@@ -108,6 +113,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             format=options.format,
             at=options.at,
             join=rules,
+            atomic=not options.in_place,
         )
     except CheckpointError:
         raise

@@ -30,7 +30,9 @@ class StateDict(OrderedDict):
     """
 
     # Native code stores the record here; the attribute is deleted when `_metadata` is made from it.
-    __slots__ = ("_metadata_record",)
+    # `_origin` is set where tensors are in the map of a file. Loads ask for `_metadata` before they
+    # read, and so ask it for the versions, which it gives if the file is as long as it was.
+    __slots__ = ("_metadata_record", "_origin")
 
     _metadata: OrderedDict[str, dict[str, Any]]
 
@@ -44,6 +46,14 @@ class StateDict(OrderedDict):
             else:
                 self._metadata = _C._make_state_metadata(record)
                 return self._metadata
+            try:
+                origin = self._origin
+            except AttributeError:
+                pass
+            else:
+                versions = origin()
+                if versions is not None:
+                    return versions
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -53,25 +63,32 @@ class StateDict(OrderedDict):
 
     def __delattr__(self, name: str) -> None:
         if name == "_metadata":
-            getattr(self, name, None)
+            self._settle()
         super().__delattr__(name)
 
     def _forget_record(self) -> None:
-        try:
-            super().__delattr__("_metadata_record")
-        except AttributeError:
-            pass
+        for name in self.__slots__:
+            try:
+                super().__delattr__(name)
+            except AttributeError:
+                pass
+
+    def _settle(self) -> None:
+        """Puts the `_metadata` into the instance dict, if there is any."""
+        versions = getattr(self, "_metadata", None)
+        if versions is not None and "_metadata" not in vars(self):
+            self._metadata = versions
 
     def __reduce__(self) -> Any:
         # Pickled as what torch's state dicts are, so that files can be read without modtree and by
         # torch's restricted unpickler.
-        getattr(self, "_metadata", None)
+        self._settle()
         cls = OrderedDict if type(self) is StateDict else type(self)
         return cls, (), dict(vars(self)) or None, None, iter(self.items())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> StateDict:
         new = memo[id(self)] = type(self)()
-        getattr(self, "_metadata", None)
+        self._settle()
         vars(new).update(copy.deepcopy(vars(self), memo))
         for key, value in self.items():
             new[copy.deepcopy(key, memo)] = copy.deepcopy(value, memo)
@@ -79,7 +96,7 @@ class StateDict(OrderedDict):
 
     def __copy__(self) -> StateDict:
         new = type(self)(self)
-        getattr(self, "_metadata", None)
+        self._settle()
         vars(new).update(vars(self))
         return new
 

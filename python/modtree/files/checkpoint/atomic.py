@@ -17,10 +17,12 @@ import re
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from modtree.files.checkpoint.block_writer import BlockWriter
+from modtree.files.checkpoint.mapped import is_in_use
 
 try:
     import fcntl
@@ -37,7 +39,7 @@ _STALE_SECONDS = 24 * 3600.0
 
 
 @contextlib.contextmanager
-def atomic_file(path: Any) -> Iterator[IO[bytes]]:
+def atomic_file(path: Any, atomic: bool = True) -> Iterator[IO[bytes]]:
     """A file open for writing bytes, which takes the place of ``path`` when the block ends well.
 
     A link is followed, an existing file keeps its permissions, a new one gets those that open()
@@ -46,12 +48,38 @@ def atomic_file(path: Any) -> Iterator[IO[bytes]]:
 
     Args:
         path: The target.
+        atomic: False writes into the file itself, for folders in which no file can be made or
+            replaced.
 
     Raises:
         OSError: It cannot be written.
     """
+    if not atomic:
+        with _named(path), _file_in_place(path) as file:
+            yield file
+        return
     with AtomicFiles() as files, files.open(path) as file:
         yield file
+
+
+@contextlib.contextmanager
+def _file_in_place(path: Any) -> Iterator[IO[bytes]]:
+    target = os.path.realpath(os.fsdecode(os.fspath(path)))
+    if not _is_replaceable(target):
+        with open(target, "wb") as file:
+            yield file
+        return
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    with BlockWriter(os.open(target, flags, 0o666)) as file:
+        if is_in_use(file):
+            raise ValueError(
+                f"{target}: tensors of this process are in the map of the file, and atomic=False "
+                f"writes into it: copy them first (clone(), copy.deepcopy()), and let go of these"
+            )
+        yield file  # type: ignore[misc]  # it has what IO[bytes] has
+        file.flush()
+        os.ftruncate(file.fileno(), file.tell())
+        os.fsync(file.fileno())
 
 
 class AtomicFiles:
@@ -90,6 +118,7 @@ class AtomicFiles:
                 return
             replacement = _Replacement(path, target)
             try:
+                replacement.create()
                 yield replacement.file
                 replacement.begin_sync()
             except BaseException:
@@ -120,60 +149,104 @@ def _named(path: Any) -> Iterator[None]:
 class _Replacement:
     """A temporary file that is to take the place of another one."""
 
+    file: Any = None
+
     def __init__(self, path: Any, target: str) -> None:
-        folder, name = os.path.split(target)
-        remove_leftovers(folder, _shortened(name).__eq__)
         self.path = path
         self._target = target
-        descriptor, self._temporary = _create_beside(target)
-        self.file: Any = BlockWriter(descriptor)  # it has what IO[bytes] has
+        self._sync: _Sync | None = None
         self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
-        try:
-            if hasattr(os, "fchmod") and os.path.exists(target):
-                os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))
-        except BaseException:
-            self.discard()
-            raise
+        self._names: list[str] = []  # that the file may have: an interrupt comes at any moment
+        self._remove = weakref.finalize(self, _unlink_all, self._names, os.getpid())
+
+    def create(self) -> None:
+        """Makes the file."""
+        target = self._target
+        folder, name = os.path.split(target)
+        remove_leftovers(folder, _shortened(name).__eq__)
+        descriptor = _create_beside(target, self._names)
+        self.file = BlockWriter(descriptor)  # it has what IO[bytes] has
+        if hasattr(os, "fchmod") and os.path.exists(target):
+            os.fchmod(descriptor, stat.S_IMODE(os.stat(target).st_mode))
 
     def begin_sync(self) -> None:
         """Has the file brought to the disk in the background."""
         self.file.flush()
-        thread = threading.Thread(target=self._sync)
+        self._sync = _Sync(self.file.fileno())
+        thread = threading.Thread(target=self._sync.run)
         try:
             thread.start()
         except RuntimeError:  # no more threads, or the interpreter ends
-            self._sync()
+            self._sync.run()
         else:
             self._thread = thread
 
-    def _sync(self) -> None:
-        try:
-            os.fsync(self.file.fileno())
-        except OSError as error:
-            self._error = error
-
     def finish(self) -> None:
         """Waits for the disk and renames the file."""
-        self._wait()
-        if self._error is not None:
-            raise self._error
-        if fcntl is None:
-            self.file.close()
-        os.replace(self._temporary, self._target)
-        self.file.close()  # and with it the lock, under which files that are open can be renamed
-
-    def _wait(self) -> None:
         if self._thread is not None:
             self._thread.join()
+        if self._sync is not None and self._sync.error is not None:
+            raise self._sync.error
+        if fcntl is None:
+            self._sync = None
+            self.file.close()
+        with _advised(self._target):
+            os.replace(self._names[-1], self._target)
+        self._remove.detach()
+        self.file.close()  # and with it the lock, under which files that are open can be renamed
 
     def discard(self) -> None:
         """Removes the file."""
-        self._wait()  # it uses the descriptor
+        try:
+            if self.file is not None:
+                with contextlib.suppress(OSError):
+                    self.file.close()
+        finally:
+            self._remove()
+
+
+class _Sync:
+    """Brings a file to the disk. It has a descriptor of its own: after an interrupt nobody waits
+    for the thread that it is in.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.error: OSError | None = None
+        self._descriptor = os.dup(descriptor)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def run(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self.error = error
+
+
+def _unlink_all(names: list[str], process: int) -> None:
+    for name in names if process == os.getpid() else ():  # a child that was forked may end first
         with contextlib.suppress(OSError):
-            self.file.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._temporary)
+            os.unlink(name)
+
+
+#: What the system says of a folder in which no file may be made or replaced, and of a file that is
+#: mounted by itself.
+_OF_FOLDER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+
+@contextlib.contextmanager
+def _advised(target: str) -> Iterator[None]:
+    """Where a folder refuses what its file would allow, the error says what to do."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = target, None
+        if error.errno in _OF_FOLDER and os.path.isfile(target) and os.access(target, os.W_OK):
+            error.strerror = (
+                f"{error.strerror}: the file may be written and its folder not, so that a new file "
+                f"cannot take its place; atomic=False writes into the file itself, and damages it "
+                f"if that is interrupted"
+            )
+        raise
 
 
 def _is_replaceable(target: str) -> bool:
@@ -194,19 +267,18 @@ def _shortened(name: str) -> str:
     return os.fsdecode(os.fsencode(name)[:200])
 
 
-def _create_beside(target: str) -> tuple[int, str]:
+def _create_beside(target: str, names: list[str]) -> int:
+    """A descriptor of a new file, whose name is added to ``names`` before it is there."""
     folder, name = os.path.split(target)
     while True:
         temporary = os.path.join(folder, f".{_shortened(name)}.{os.urandom(6).hex()}.tmp")
+        names.append(temporary)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        try:
+        with _advised(target):
             descriptor = os.open(temporary, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
-        except OSError as error:
-            error.filename = target
-            raise
         # Another save may have met it before it was locked, and removed it.
         if not _lock(descriptor, wait=True) or os.fstat(descriptor).st_nlink:
-            return descriptor, temporary
+            return descriptor
         os.close(descriptor)
 
 

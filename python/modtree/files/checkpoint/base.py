@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import abc
+import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -239,7 +241,17 @@ class Checkpoint(abc.ABC):
 
     def complete(self, tensors: dict[str, Any]) -> Any:
         """The state dict that has these tensors as its entries."""
-        return completed(tensors, self)
+        state = completed(tensors, self)
+        if maps := self.maps():
+            found = [(path, weakref.ref(file_map)) for path, file_map in maps.items()]
+            state._origin = functools.partial(_versions_of_whole, found, self.versions)
+            vars(state).pop("_metadata", None)
+            _versions_of_whole(found, None)
+        return state
+
+    def maps(self) -> Mapping[str, Any]:
+        """The maps that tensors are in, by the paths of the files."""
+        return _NONE
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -250,6 +262,23 @@ class Checkpoint(abc.ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _versions_of_whole(maps: list[tuple[str, Any]], versions: Any) -> Any:
+    """The versions of modules, if the files of tensors are as long as they were.
+
+    Raises:
+        CheckpointError: A file is shorter.
+    """
+    for path, reference in maps:
+        file_map = reference()
+        if file_map is not None and not file_map.is_whole():
+            raise CheckpointError(
+                f"the file was truncated after it was opened: {len(file_map):,} bytes are mapped, "
+                f"and {file_map.size():,} are left",
+                path,
+            )
+    return versions
 
 
 class _Beside(Protocol):

@@ -59,6 +59,7 @@ def convert(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
+    atomic: bool = True,
 ) -> None:
     """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
@@ -74,7 +75,18 @@ def convert(
             contents = _TorchContents(checkpoint, keys, record, types)
         else:
             contents = _safetensors(checkpoint, keys, record, types, path)
-        write_checkpoint(path, contents, largest, progress)
+        if not atomic:
+            _check_apart(checkpoint, path)
+        write_checkpoint(path, contents, largest, progress, atomic)
+
+
+def _check_apart(checkpoint: Checkpoint, path: str) -> None:
+    for file in {entry.file for entry in checkpoint.entries.values()}:
+        if os.path.exists(path) and os.path.exists(file) and os.path.samefile(file, path):
+            raise ValueError(
+                f"{path}: atomic=False writes into the file itself, which is being read: name "
+                f"another target"
+            )
 
 
 def _target(target: Any, format: str | None) -> tuple[str, str]:  # noqa: A002

@@ -3,23 +3,39 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import mmap
 import os
 import stat
 import sys
+import weakref
 from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
 
-__all__ = ["FileMap", "MappedFiles", "Window", "map_file", "open_regular"]
+__all__ = ["FileMap", "MappedFiles", "Window", "is_in_use", "map_file", "open_regular"]
 
 # Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 
 
+#: Those that are in use. A file that is written in place may be one of them.
+_IN_USE: weakref.WeakSet[FileMap] = weakref.WeakSet()
+
+
 class FileMap(mmap.mmap):
-    """A private map: what is written to it stays in this process, and the file as it is."""
+    """A private map: what is written to it stays in this process, and the file as it is.
+
+    Attributes:
+        status: That of the file, which tells it from others.
+    """
+
+    status: os.stat_result
+
+    def is_whole(self) -> bool:
+        """False if the file is shorter than the map: reading what is missing ends the process."""
+        return self.size() >= len(self)
 
     def let_go(self) -> None:
         """Gives back the memory of what was read. What was written to the map is lost."""
@@ -42,6 +58,27 @@ def open_regular(path: str) -> Any:
 
 def map_file(file: Any) -> FileMap:
     """Maps an open file that is not empty. The map outlives the file object and the file's name."""
+    made = _made_map(file)
+    made.status = os.fstat(file.fileno())
+    _IN_USE.add(made)
+    return made
+
+
+def is_in_use(file: Any) -> bool:
+    """True if tensors of this process are in a map of an open file. Linux takes even the pages away
+    that were written to when the file becomes shorter.
+    """
+    status = os.fstat(file.fileno())
+
+    def is_mapped() -> bool:
+        return any(os.path.samestat(found.status, status) for found in list(_IN_USE))
+
+    if is_mapped():
+        gc.collect()
+    return is_mapped()
+
+
+def _made_map(file: Any) -> FileMap:
     if hasattr(mmap, "MAP_PRIVATE"):
         # Without a reservation, since a map of a file larger than memory would be refused where it
         # may be written to.

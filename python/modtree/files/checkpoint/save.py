@@ -45,6 +45,7 @@ def save_state(
     metadata: Mapping[str, str] | None,
     max_shard_size: Any,
     progress: bool | None,
+    atomic: bool,
 ) -> None:
     """See modtree.save_file."""
     file = target_path(path)
@@ -55,7 +56,7 @@ def save_state(
         contents = SafetensorsContents(
             leaves.tensors, leaves.pieces, full_metadata(metadata, leaves.tensors, record, file)
         )
-        write_checkpoint(file, contents, largest, progress)
+        write_checkpoint(file, contents, largest, progress, atomic)
 
 
 def target_path(path: Any) -> str:
@@ -98,7 +99,7 @@ def full_metadata(
 
 
 def write_checkpoint(
-    path: str, contents: Contents, largest: int | None, progress: bool | None
+    path: str, contents: Contents, largest: int | None, progress: bool | None, atomic: bool
 ) -> None:
     """Writes a checkpoint, in several files where one would be larger than wanted.
 
@@ -107,14 +108,20 @@ def write_checkpoint(
         contents: What to write.
         largest: The most bytes of tensors in a file; None writes one file.
         progress: Whether to show a bar.
+        atomic: Whether the file takes the place of the old one when it is complete.
     """
     groups = split(contents.sizes.items(), largest)
     total = sum(contents.sizes.values())
     with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
         if len(groups) > 1:
+            if not atomic:
+                raise ValueError(
+                    f"{path}: atomic=False writes into one file, and these would be {len(groups)}: "
+                    f"give no max_shard_size"
+                )
             _write_shards(path, contents, groups, total, advance)
             return
-        with atomic_file(path) as file:
+        with atomic_file(path, atomic) as file:
             contents.write(file, path, groups[0], contents.metadata, advance)
     if os.path.exists(path + INDEX_ENDING):
         with folder_lock(os.path.dirname(path) or "."):

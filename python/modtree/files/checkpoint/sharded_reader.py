@@ -97,6 +97,11 @@ class ShardedCheckpoint(Checkpoint):
     def state_dict(self) -> Any:
         return self.complete({key: shard.tensor(key) for key, shard in self._of.items()})
 
+    def maps(self) -> dict[str, Any]:
+        return {
+            path: found for shard in self._shards.values() for path, found in shard.maps().items()
+        }
+
     def let_go(self) -> None:
         for shard in self._shards.values():
             shard.let_go()

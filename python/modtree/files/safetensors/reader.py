@@ -100,6 +100,9 @@ class SafetensorsCheckpoint(Checkpoint):
     def state_dict(self) -> Any:
         return self.complete({key: self.tensor(key) for key in self._places})
 
+    def maps(self) -> dict[str, FileMap]:
+        return {} if self._map is None else {self.path: self._map}
+
     def let_go(self) -> None:
         if self._map is not None:
             self._map.let_go()

@@ -80,6 +80,11 @@ class Archive:
         self._map = file.memory if isinstance(file, Window) else map_file(file)
 
     @property
+    def file_map(self) -> Any:
+        """The map of the file, or None."""
+        return self._map
+
+    @property
     def is_mapped(self) -> bool:
         """True if entries lie in a map."""
         return self._map is not None

@@ -80,6 +80,10 @@ class TorchCheckpoint(ObjectCheckpoint):
                 yield CheckpointError(reason, self.path, storage and first.get(storage))
         self.let_go()
 
+    def maps(self) -> dict[str, Any]:
+        file_map = None if self._storages is None else self._storages.file_map
+        return {} if file_map is None else {self.path: file_map}
+
     def let_go(self) -> None:
         if not self._file.closed:
             self._storages.let_go()

@@ -49,6 +49,8 @@ class OldStorages:
         file: Open for reading bytes, as long as storages are read.
     """
 
+    file_map = None
+
     def __init__(self, file: Any) -> None:
         self._file = file
         self._lock = threading.Lock()

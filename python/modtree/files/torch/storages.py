@@ -156,6 +156,8 @@ def bytes_of_memory(memory: Memory) -> memoryview:
 class InlineStorages:
     """The storages of a pickle that holds their bytes itself."""
 
+    file_map = None
+
     def __init__(self) -> None:
         self._data: list[bytearray] = []
         self._memories: dict[str, Memory] = {}
@@ -303,6 +305,11 @@ class Storages:
 
     def finish(self) -> None:
         """Says that all was read."""
+
+    @property
+    def file_map(self) -> Any:
+        """The map that memory is in, or None."""
+        return self._archive.file_map
 
     def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
         """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once. Each piece is
