@@ -74,6 +74,7 @@ def load_file(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
+    large_header: bool = False,
 ) -> Any:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
     with one of them, or a file of ``torch.save``: of a whole module the parameters and buffers, of
@@ -97,6 +98,8 @@ def load_file(
             :func:`open_checkpoint` takes it.
         progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
             long.
+        large_header: Whether a safetensors header of more than 100 MB is read, which takes several
+            times as much memory.
 
     Raises:
         CheckpointError: The file is damaged, or no checkpoint; the message names file, tensor and
@@ -105,7 +108,7 @@ def load_file(
     """
     from modtree.files.checkpoint.load import load_state
 
-    return load_state(path, device, at, join, progress)
+    return load_state(path, device, at, join, progress, large_header)
 
 
 def convert(

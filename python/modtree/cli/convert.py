@@ -16,6 +16,7 @@ from modtree.cli.options import (
     add_at,
     add_join,
     add_json,
+    add_large_header,
     describe,
     pattern,
     rename_rule,
@@ -25,6 +26,7 @@ from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
 from modtree.files.pickled.stand_in import holds_stand_in
+from modtree.files.sources.source import source_of
 from modtree.inspection.phrases import bytes_text
 from modtree.inspection.printable import printable
 
@@ -92,20 +94,20 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     add_at(parser)
     add_join(parser)
+    add_large_header(parser)
     add_json(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
     rules = None if options.join is None else dict(options.join)
-    with open_checkpoint(
-        options.source, options.at, rules
-    ) as checkpoint:  # which the target may replace
+    source = source_of(options.source, options.large_header)
+    with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
         left_out = _left_out(checkpoint, rename)
     try:
         convert(
-            options.source,
+            source,
             options.target,
             dtype=options.dtype,
             rename=rename,
@@ -158,7 +160,7 @@ def _rename(
         return key if function is None else function(key)
 
     if not any(map(matches, checkpoint.keys())):
-        raise Trouble(f"{options.source}: no key matches {_wanted(options)}")
+        raise Trouble(f"{checkpoint.path}: no key matches {_wanted(options)}")
     return renamed
 
 

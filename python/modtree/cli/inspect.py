@@ -7,6 +7,7 @@ import argparse
 import fnmatch
 import functools
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -15,11 +16,20 @@ from typing import Any, NamedTuple
 from modtree._patterns import matching_paths
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
-from modtree.cli.options import add_at, add_join, add_json, count, describe, pattern
+from modtree.cli.options import (
+    add_at,
+    add_join,
+    add_json,
+    add_large_header,
+    count,
+    describe,
+    pattern,
+)
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.files.pickled.stand_in import short_text
+from modtree.files.sources.source import source_of
 from modtree.inspection.entry_tree import Branch, Group, entry_tree
 from modtree.inspection.phrases import bytes_text, noun
 from modtree.inspection.printable import entries_text, printable
@@ -72,6 +82,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
     add_at(parser)
     add_join(parser)
+    add_large_header(parser)
     add_json(parser)
 
 
@@ -80,7 +91,8 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     status, answers = SAME, []
     rules = None if options.join is None else dict(options.join)
     for number, file in enumerate(options.files):
-        with without_collections(), open_checkpoint(file, options.at, rules) as checkpoint:
+        source = source_of(file, options.large_header)
+        with without_collections(), open_checkpoint(source, options.at, rules) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
@@ -114,6 +126,8 @@ def _dtypes(options: argparse.Namespace) -> set[str] | None:
 
 def _matching(checkpoint: Checkpoint, options: argparse.Namespace) -> list[Entry]:
     dtypes = _dtypes(options)
+    if options.match is options.found is dtypes is None:
+        return list(checkpoint.entries.values())
     return [
         entry
         for key, entry in checkpoint.entries.items()
@@ -236,13 +250,13 @@ def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_
         name = "  " * (level + 1) + label + (f"  x {group.count:,}" if group.count > 1 else "")
         if inner.entry is not None:
             shape = str(list(inner.entry.shape))
-            each = group.count > 1 and not inner.children
+            each = group.count > 1 and not inner.below
             size = group.nbytes if each else inner.entry.nbytes
             where = "" if group.count > 1 else _where(inner.entry)
             yield _Row(name, shape, inner.entry.dtype, bytes_text(size), where=where)
-        elif inner.note and not inner.children:
+        elif inner.note and not inner.below:
             yield _Row(name, inner.note, "", "")
-        if inner.children:
+        if inner.below:
             yield from _below(name, inner, group, level, options)
 
 
@@ -255,7 +269,7 @@ def _where(entry: Entry) -> str:
 
 
 def _is_link(branch: Branch) -> bool:
-    return len(branch.children) == 1 and branch.entry is None and not branch.note
+    return len(branch.below) == 1 and branch.entry is None and not branch.note
 
 
 def _below(
@@ -275,15 +289,15 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
     shape_width = max((len(row.shape) for row in facts), default=0)
     dtype_width = max((len(row.dtype) for row in rows), default=0)
     size_width = max((len(row.size) for row in rows), default=0)
-    name_width = max(min(len(row.name), _WIDEST_NAME) for row in rows)
+    room = _WIDEST_NAME
     if screen.width is not None:
-        room = screen.width - shape_width - dtype_width - size_width - 6
-        name_width = min(name_width, max(room, 20))
+        room = min(room, max(screen.width - shape_width - dtype_width - size_width - 6, 20))
+    name_width = max((len(row.name) for row in rows if len(row.name) <= room), default=room)
     for row in rows:
-        name = row.name if screen.width is None else screen.shortened(row.name, name_width)
+        name = row.name if screen.width is None else screen.shortened(row.name, room)
         padding = " " * (name_width - len(name))
         line = (screen.paint(name, "bold") if row.is_branch else name) + padding
-        most = None if screen.width is None or row.size else screen.width - name_width - 2
+        most = None if screen.width is None or row.size else screen.width - len(name + padding) - 2
         line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
         line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
         line += "  " + row.size.rjust(size_width) + (f"  {row.where}" if row.where else "")
@@ -293,12 +307,10 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
 def _print_totals(entries: list[Entry], screen: Screen) -> None:
     sizes: Counter[str] = Counter()
     elements: Counter[str] = Counter()
-    for entry in entries:
-        number = 1
-        for size in entry.shape:
-            number *= size
-        sizes[entry.dtype] += entry.nbytes
-        elements[entry.dtype] += number
+    alike = Counter((entry.dtype, entry.shape, entry.nbytes) for entry in entries)
+    for (dtype, shape, nbytes), times in alike.items():
+        sizes[dtype] += times * nbytes
+        elements[dtype] += times * math.prod(shape)
     each = "; ".join(
         f"{dtype}: {noun(elements[dtype], 'element')}, {bytes_text(nbytes)}"
         for dtype, nbytes in sizes.most_common()

@@ -14,6 +14,7 @@ __all__ = [
     "add_at",
     "add_join",
     "add_json",
+    "add_large_header",
     "count",
     "describe",
     "join_rule",
@@ -66,6 +67,15 @@ def join_rule(text: str) -> tuple[str, Any]:
             f"expected GLOB=DIM, GLOB=DIM/BLOCKS or GLOB=same, such as '*.weight=0', got {text!r}"
         )
     return glob, None if match is None else (int(match[1]), int(match[2] or 1))
+
+
+def add_large_header(parser: argparse.ArgumentParser) -> None:
+    """``--large-header``."""
+    parser.add_argument(
+        "--large-header",
+        action="store_true",
+        help="read headers of more than 100 MB too, which take several times as much memory",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

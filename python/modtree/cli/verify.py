@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_at, add_join, add_json, describe
+from modtree.cli.options import add_at, add_join, add_json, add_large_header, describe
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
+from modtree.files.sources.errors import shown_name
+from modtree.files.sources.source import source_of
 from modtree.inspection.key_folding import folded
 from modtree.inspection.phrases import noun
 from modtree.inspection.printable import entries_text, printable
@@ -43,6 +45,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     add_at(parser)
     add_join(parser)
+    add_large_header(parser)
     add_json(parser)
 
 
@@ -50,10 +53,11 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     """Checks the file, and returns the exit status."""
     rules = None if options.join is None else dict(options.join)
     model = None if options.model is None else model_from(options.model)
-    problems = verify(options.file, model, finite=options.finite, at=options.at, join=rules)
+    source = source_of(options.file, options.large_header)
+    problems = verify(source, model, finite=options.finite, at=options.at, join=rules)
     if options.json:
         report = {
-            "path": options.file,
+            "path": shown_name(options.file),
             "problems": list(map(vars, problems)),
             "causes": problems.causes,
             "doubts": problems.doubts,
@@ -61,7 +65,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         }
         print(json.dumps(report, indent=1))
     elif not options.quiet:
-        _show(options.file, problems, fold=not options.all)
+        _show(shown_name(options.file), problems, fold=not options.all)
     return DIFFERENT if problems else SAME
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from modtree.files.checkpoint.base import Entry
@@ -18,9 +17,6 @@ _DEEPEST = 100  # dots of a key at which it is cut
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
-
-
 class Branch:
     """A name between two dots.
 
@@ -28,13 +24,12 @@ class Branch:
         name: the name.
         entry: the tensor of this key, or None.
         note: what stands here instead of a tensor of its own: a tie, or a value that is no tensor.
-        children: the branches below by their names.
         entries, elements, nbytes: of everything here and below.
-        signature: a number that equal branches share, whatever their names.
+        signature: what equal branches share, whatever their names.
     """
 
     __slots__ = (
-        "children",
+        "below",
         "elements",
         "entries",
         "entry",
@@ -44,13 +39,25 @@ class Branch:
         "signature",
     )
 
-    def __init__(self, name: str) -> None:
+    entries: int
+    elements: int
+    nbytes: int
+    signature: Any
+
+    def __init__(self, name: str, entry: Entry | None = None) -> None:
         self.name = name
-        self.entry: Entry | None = None
+        self.entry = entry
         self.note = ""
-        self.children: Any = _NONE  # a dict where there are any: most branches have none
-        self.entries = self.elements = self.nbytes = 0
-        self.signature = -1
+        # Most entries have nothing below them, and become branches when they are looked at.
+        self.below: dict[str, Branch | Entry] = {}
+
+    @property
+    def children(self) -> dict[str, Branch]:
+        """The branches below by their names."""
+        return {
+            name: child if isinstance(child, Branch) else _leaf(name, child)
+            for name, child in self.below.items()
+        }
 
     def groups(self, fold: bool, sort: str | None) -> list[Group]:
         """The children, those with numbers as names that are equal as one.
@@ -97,86 +104,93 @@ def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) 
         notes: keys without a tensor of their own, and what is said about them.
     """
     root = Branch("")
-    places: dict[str, Branch] = {}
+    made = [root]  # in this order, so that all that is above a branch comes before it
+    places: dict[str, Branch] = {}  # what other branches are below, by their keys
     for entry in entries:
-        _branch_at(root, places, entry.key).entry = entry
+        above, dot, name = entry.key.rpartition(".")
+        parent = places.get(above) if dot else root
+        if parent is None:
+            parent, name = _parent_of(entry.key, root, places, made)
+        if name in parent.below:
+            _child(parent, made, name).entry = entry
+        else:
+            parent.below[name] = entry
     for key, note in notes:
-        _branch_at(root, places, key).note = note
-    known: dict[Any, int] = {}
-    counts: dict[tuple[int, ...], int] = {}
-    for branch in _from_below(root):
-        _sum_up(branch, known, counts)
+        parent, name = _parent_of(key, root, places, made)
+        _child(parent, made, name).note = note
+    _sum_up(made)
     return root
 
 
-def _branch_at(root: Branch, places: dict[str, Branch], key: str) -> Branch:
-    """The branch of a key.
+def _leaf(name: str, entry: Entry) -> Branch:
+    branch = Branch(name, entry)
+    _sum_up([branch])
+    return branch
 
-    Args:
-        root: What all keys are below.
-        places: The branches that have others below them, by their keys.
-        key: The key.
-    """
-    names, branch = [], root
-    above, dot, name = key.rpartition(".")
-    if dot and key.count(".") > _DEEPEST:
-        *names, name = key.split(".", _DEEPEST)
-    else:
-        while dot:  # up to a branch that is there
-            found = places.get(above)
-            if found is not None:
-                branch = found
-                break
-            above, dot, other = above.rpartition(".")
-            names.append(other)
-        names.reverse()
+
+def _parent_of(
+    key: str, root: Branch, places: dict[str, Branch], made: list[Branch]
+) -> tuple[Branch, str]:
+    """The branch that a key is below, and its name there."""
+    if key.count(".") <= _DEEPEST:
+        above, dot, name = key.rpartition(".")
+        return _place_of(above, root, places, made) if dot else root, name
+    *names, name = key.split(".", _DEEPEST)
+    branch = root
     for other in names:
-        branch = _child(branch, other)
-    if names and key.count(".") <= _DEEPEST:
-        places[key.rpartition(".")[0]] = branch
-    return _child(branch, name)
+        branch = _child(branch, made, other)
+    return branch, name
 
 
-def _child(parent: Branch, name: str) -> Branch:
-    if not parent.children:
-        parent.children = {}
-    found = parent.children.get(name)
+def _place_of(key: str, root: Branch, places: dict[str, Branch], made: list[Branch]) -> Branch:
+    found = places.get(key)
     if found is None:
-        found = parent.children[name] = Branch(name)
+        above, dot, name = key.rpartition(".")
+        parent = _place_of(above, root, places, made) if dot else root
+        found = places[key] = _child(parent, made, name)
     return found
 
 
-def _from_below(root: Branch) -> Iterator[Branch]:
-    found = [root]
-    for branch in found:
-        found.extend(branch.children.values())
-    return reversed(found)
+def _child(parent: Branch, made: list[Branch], name: str) -> Branch:
+    found = parent.below.get(name)
+    if isinstance(found, Branch):
+        return found
+    branch = parent.below[name] = Branch(name, found)
+    made.append(branch)
+    return branch
 
 
-def _sum_up(branch: Branch, known: dict[Any, int], counts: dict[tuple[int, ...], int]) -> None:
-    """Adds up what is in a branch, when its children are.
+def _sum_up(made: list[Branch]) -> None:
+    """Adds up what is in each branch, and finds those that are equal.
 
     Args:
-        branch: The branch.
-        known: Signatures by what they stand for.
-        counts: Elements by shape.
+        made: All branches, each behind what it is in.
     """
-    entry, facts = branch.entry, None
-    entries = 1 if branch.note else 0
-    elements = nbytes = 0
-    if entry is not None:
-        shape = entry.shape
-        found = counts.get(shape)
-        if found is None:
-            found = counts[shape] = math.prod(shape)
-        entries, elements, nbytes = entries + 1, found, entry.nbytes
-        facts = (shape, entry.dtype, nbytes)
-    below: Any = ()
-    if branch.children:
-        for child in branch.children.values():
-            entries += child.entries
-            elements += child.elements
-            nbytes += child.nbytes
-        below = tuple([(child.name, child.signature) for child in branch.children.values()])
-    branch.entries, branch.elements, branch.nbytes = entries, elements, nbytes
-    branch.signature = known.setdefault((facts, branch.note, below), len(known))
+    known: dict[Any, int] = {}  # signatures by what they stand for
+    counts: dict[tuple[int, ...], int] = {}  # elements by shape
+    for branch in reversed(made):
+        entries = 1 if branch.note else 0
+        elements = nbytes = 0
+        kinds: list[Any] = [branch.note]
+        if branch.entry is not None:
+            shape, dtype, nbytes = branch.entry[1:4]
+            entries, elements = entries + 1, math.prod(shape)
+            kinds += (shape, dtype, nbytes)
+        for name, child in branch.below.items():
+            if isinstance(child, Entry):
+                shape, dtype, size = child[1:4]
+                found = counts.get(shape)
+                if found is None:
+                    found = counts[shape] = math.prod(shape)
+                entries += 1
+                elements += found
+                nbytes += size
+                kinds += (name, ("", shape, dtype, size))
+            else:
+                entries += child.entries
+                elements += child.elements
+                nbytes += child.nbytes
+                kinds += (name, child.signature)
+        branch.entries, branch.elements, branch.nbytes = entries, elements, nbytes
+        kind = tuple(kinds)
+        branch.signature = known.setdefault(kind, len(known)) if branch.below else kind

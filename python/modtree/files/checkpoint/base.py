@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -74,8 +74,7 @@ def shortened(value: Any, length: int = 120) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A tensor of a checkpoint, without its values.
 
     Attributes:
@@ -237,6 +236,8 @@ class Checkpoint(abc.ABC):
     def keys(self) -> list[str]:
         """The keys of the state dict, in its order."""
         late = dict.fromkeys((*self.ties, *self.views, *self.raw_values))
+        if not late:
+            return list(self.entries)
         return [key for key, _ in _in_place(dict.fromkeys(self.entries), late, self.places)]
 
     def complete(self, tensors: dict[str, Any]) -> Any:

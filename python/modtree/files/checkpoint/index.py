@@ -15,7 +15,7 @@ from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.checkpoint.beside import file_beside, plain_name
 from modtree.files.checkpoint.json_text import parsed_json
-from modtree.files.sources.source import PathSource, Source
+from modtree.files.sources.source import PathSource, Source, source_of
 
 __all__ = ["Index", "read_index", "write_index"]
 
@@ -76,8 +76,10 @@ def _texts(metadata: dict[str, Any]) -> dict[str, str]:
 
 def _shard(name: Any, index: Source, key: str) -> Source:
     if isinstance(index, PathSource):
-        return PathSource(file_beside(name, index.name, "the index", key))
-    shard = index.beside(plain_name(name, index.name, "the index", key))
+        path = file_beside(name, index.name, "the index", key)
+        return source_of(PathSource(path), index.large_header)
+    plain = plain_name(name, index.name, "the index", key)
+    shard = source_of(index.beside(plain), index.large_header)
     if shard.name == index.name:
         raise CheckpointError("the index names itself", index.name, key)
     return shard

@@ -16,10 +16,13 @@ from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
 __all__ = ["load_state"]
 
 
-def load_state(path: Any, device: Any, at: str | None, join: Any, progress: bool | None) -> Any:
+def load_state(
+    path: Any, device: Any, at: str | None, join: Any, progress: bool | None, large: bool
+) -> Any:
     """See modtree.load_file."""
     wanted = as_device("cpu" if device is None else device)
-    with open_checkpoint(path, at, join) as checkpoint, without_collections():
+    opened = open_checkpoint(path, at, join, large_header=large)
+    with opened as checkpoint, without_collections():
         if wanted.type == "meta":
             return checkpoint.complete(_meta_tensors(checkpoint))
         if not may_show(progress):

@@ -132,7 +132,9 @@ _OF_SHARDS = ("SafetensorsCheckpoint", "TorchCheckpoint")
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.reader in _OF_SHARDS)
 
 
-def open_checkpoint(path: Any, at: str | None = None, join: Any = None) -> Checkpoint:
+def open_checkpoint(
+    path: Any, at: str | None = None, join: Any = None, *, large_header: bool = False
+) -> Checkpoint:
     """Opens a file, the index of a sharded checkpoint, or a folder that is a checkpoint or holds
     one.
 
@@ -147,12 +149,14 @@ def open_checkpoint(path: Any, at: str | None = None, join: Any = None) -> Check
             patterns of keys, and for each the dimension in which the parts follow each other.
             ``(0, 2)`` is dimension 0 of two blocks, each put together by itself, and None is for
             tensors that all ranks have. ``{"*.qkv.weight": (0, 3), "*.proj.weight": 1}``
+        large_header: Whether a safetensors header of more than 100 MB is read, which takes several
+            times as much memory.
 
     Raises:
         OSError: It cannot be opened.
         CheckpointError: It is damaged, no checkpoint, or has no such part.
     """
-    source = locate(path)
+    source = locate(source_of(path, large_header))
     place = source.name
     is_folder = isinstance(source, PathSource) and os.path.isdir(place)
     if is_folder and (folder := folder_format(place)) is not None:
@@ -182,8 +186,10 @@ def locate(given: Any) -> Source:
     """
     source = source_of(given)
     if isinstance(source, AddressSource):
-        return _located_address(source)
-    return PathSource(_located_path(source.name)) if isinstance(source, PathSource) else source
+        return source_of(_located_address(source), source.large_header)
+    if isinstance(source, PathSource):
+        return source_of(PathSource(_located_path(source.name)), source.large_header)
+    return source
 
 
 def _located_address(source: AddressSource) -> AddressSource:

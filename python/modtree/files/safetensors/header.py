@@ -20,6 +20,8 @@ __all__ = ["Header", "Place", "header_bytes", "read_header"]
 
 #: What the library refuses to read.
 LONGEST_HEADER = 100_000_000
+#: What is read where a caller wants more.
+LONGEST_WANTED = 10 * LONGEST_HEADER
 _METADATA = "__metadata__"
 _LARGEST = 2**63 - 1
 _MOST_DIMENSIONS = 64  # NumPy's
@@ -42,8 +44,13 @@ class Header(NamedTuple):
     start: int
 
 
-def read_header(file: Any, path: str) -> Header:
+def read_header(file: Any, path: str, large: bool = False) -> Header:
     """Reads and checks the header of an open file.
+
+    Args:
+        file: The file.
+        path: Its path, for errors.
+        large: Whether to read a header that is longer than usual.
 
     Raises:
         CheckpointError: It is damaged, or does not fit the length of the file.
@@ -57,10 +64,11 @@ def read_header(file: Any, path: str) -> Header:
             f"length of its header, in 8",
             path,
         )
-    if length > LONGEST_HEADER:
+    if length > (LONGEST_WANTED if large else LONGEST_HEADER):
+        advice = "; large_header=True (--large-header) reads it" if length <= size - 8 else ""
         raise CheckpointError(
             f"no safetensors file, or a damaged one: its first 8 bytes name a header of {length} "
-            f"bytes, and headers have up to {LONGEST_HEADER}",
+            f"bytes, and headers have up to {LONGEST_HEADER}{'' if large else advice}",
             path,
         )
     if length > size - 8:
@@ -71,7 +79,8 @@ def read_header(file: Any, path: str) -> Header:
     with without_collections():
         content = parsed_json(file.read(length), "header", path)
         metadata = _checked_metadata(content.pop(_METADATA, None), path)
-        places = {key: _place(key, value, path) for key, value in content.items()}
+        kinds: _Kinds = {}
+        places = {key: _place(key, value, path, kinds) for key, value in content.items()}
     _check_coverage(places, size - 8 - length, path)
     return Header(places, metadata, 8 + length)
 
@@ -84,7 +93,11 @@ def _checked_metadata(value: Any, path: str) -> dict[str, str]:
     return value
 
 
-def _place(key: str, value: Any, path: str) -> Place:
+#: dtype and shape by what the header says of them, where they were checked, and the bits.
+_Kinds = dict[tuple[Any, ...], tuple[FileDtype, tuple[int, ...], int]]
+
+
+def _place(key: str, value: Any, path: str, kinds: _Kinds) -> Place:
     try:
         code, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
     except (KeyError, TypeError, ValueError):
@@ -94,8 +107,7 @@ def _place(key: str, value: Any, path: str) -> Place:
             path,
             key,
         ) from None
-    dtype = BY_CODE.get(code) if type(code) is str else None
-    if dtype is None:
+    if type(code) is not str:
         raise CheckpointError(f"unknown dtype {shortened(code)}", path, key)
     if type(shape) is not list or type(begin) is not int or type(end) is not int:
         raise CheckpointError(
@@ -104,18 +116,14 @@ def _place(key: str, value: Any, path: str) -> Place:
             path,
             key,
         )
-    if len(shape) > _MOST_DIMENSIONS:
-        raise CheckpointError(
-            f"its shape has {len(shape)} dimensions, and arrays have up to {_MOST_DIMENSIONS}",
-            path,
-            key,
-        )
     for size in shape:
         if type(size) is not int or size < 0:
             raise CheckpointError(f"the shape {shortened(shape)} is none", path, key)
-    bits = math.prod(shape) * dtype.bits
-    if (bits or math.prod([size or 1 for size in shape]) * dtype.bits) > _LARGEST:
-        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
+    kind = (code, *shape)
+    known = kinds.get(kind)
+    if known is None:
+        known = kinds[kind] = _checked_kind(code, shape, path, key)
+    dtype, sizes, bits = known
     if not 0 <= begin <= end <= _LARGEST or (end - begin) * 8 != bits:
         raise CheckpointError(
             f"its data_offsets {shortened([begin, end])} do not fit: shape {shortened(shape)} of "
@@ -123,10 +131,36 @@ def _place(key: str, value: Any, path: str) -> Place:
             path,
             key,
         )
-    return Place(dtype, tuple(shape), begin, end)
+    return Place(dtype, sizes, begin, end)
+
+
+def _checked_kind(
+    code: str, shape: list[int], path: str, key: str
+) -> tuple[FileDtype, tuple[int, ...], int]:
+    dtype = BY_CODE.get(code)
+    if dtype is None:
+        raise CheckpointError(f"unknown dtype {shortened(code)}", path, key)
+    if len(shape) > _MOST_DIMENSIONS:
+        raise CheckpointError(
+            f"its shape has {len(shape)} dimensions, and arrays have up to {_MOST_DIMENSIONS}",
+            path,
+            key,
+        )
+    bits = math.prod(shape) * dtype.bits
+    if (bits or math.prod([size or 1 for size in shape]) * dtype.bits) > _LARGEST:
+        raise CheckpointError(f"no memory holds the shape {shortened(shape)}", path, key)
+    return dtype, tuple(shape), bits
 
 
 def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
+    at = 0
+    for _, _, begin, end in places.values():  # most files have them in their order
+        if begin != at:
+            break
+        at = end
+    else:
+        if at == size:
+            return
     at = 0
     for key, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
         if place.begin != at:

@@ -35,7 +35,7 @@ class SafetensorsCheckpoint(Checkpoint):
         self._lock = threading.Lock()
         try:
             self._places: dict[str, Place]
-            self._places, metadata, self._start = read_header(self._file, path)
+            self._places, metadata, self._start = read_header(self._file, path, source.large_header)
             take_record(metadata, self.shapes(), path).give_to(self)
         except BaseException:
             self._file.close()
@@ -44,8 +44,9 @@ class SafetensorsCheckpoint(Checkpoint):
 
     @functools.cached_property
     def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        path = self.path
         return {
-            key: Entry(key, shape, dtype.name, end - begin, self.path)
+            key: Entry(key, shape, dtype.name, end - begin, path)
             for key, (dtype, shape, begin, end) in self._places.items()
         }
 

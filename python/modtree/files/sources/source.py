@@ -35,10 +35,12 @@ class Source(abc.ABC):
     Attributes:
         name: What it is called: a path, or an address without what is private in it.
         can_be_mapped: True if what :meth:`open` returned is a file on this machine.
+        large_header: True if headers of any size are to be read.
     """
 
     name: str
     can_be_mapped = False
+    large_header = False
 
     @abc.abstractmethod
     def open(self) -> Any:
@@ -185,14 +187,22 @@ def is_file(given: Any) -> bool:
     return is_object or _is_path(given) or callable(getattr(given, "read", None))
 
 
-def source_of(given: Any) -> Source:
+def source_of(given: Any, large_header: bool = False) -> Source:
     """The source that a caller means.
+
+    Args:
+        given: A path, an address, a file object or bytes.
+        large_header: Whether headers of any size are to be read.
 
     Raises:
         TypeError: It is nothing of the kind.
     """
-    if isinstance(given, Source):
-        return given
+    source = given if isinstance(given, Source) else _source_of(given)
+    source.large_header |= large_header
+    return source
+
+
+def _source_of(given: Any) -> Source:
     if not is_file(given):
         raise TypeError(
             f"expected a path, an address, a file open for reading bytes, or bytes, got "
