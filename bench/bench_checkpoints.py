@@ -5,8 +5,9 @@ and torch.save, torch.load(mmap=True), in one run.
 Two checkpoints: a large one in four shards, and one of many small tensors. ``save`` of modtree
 brings the file to the disk before it counts as written; the other libraries leave that to the
 operating system, so their ``fsync`` is a line of its own. ``load`` ends with every value having
-been read; ``open`` does not read them. ``into a model`` is load_state_dict, with its matching of
-keys.
+been read; ``open`` does not read them. ``load()`` reads a file whole, and ``what is in one file``
+its header: modtree prints a tree of it, and safetensors makes a list. ``into a model`` is
+load_state_dict, with its matching of keys.
 
 Each save writes new files, on an idle disk: the old ones are removed and the disk is waited for
 before the clock starts. Else a side pays for what the one before it left to be written; and a side
@@ -22,7 +23,9 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import argparse  # noqa: E402
+import contextlib  # noqa: E402
 import gc  # noqa: E402
+import io  # noqa: E402
 import random  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
@@ -35,6 +38,7 @@ import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 
 import modtree as mt  # noqa: E402
+from modtree.cli import main as modtree_command  # noqa: E402
 
 SHARDS = 4
 
@@ -188,6 +192,20 @@ def measure(title: str, state: dict[str, np.ndarray], shards: int, repeats: int)
         compare(f"{title}: open", loads, repeats)
         reads = {name: (lambda load=load: touch(load())) for name, load in loads.items()}
         compare(f"{title}: load", reads, repeats)
+        plain = Path(folder) / "plain.pt"
+        torch.save(files.tensors, plain)
+        whole = {
+            "modtree": lambda: mt.load(plain),
+            "torch": lambda: torch.load(plain),
+        }
+        compare(f"{title}: load() of a file of torch.save, checksums compared", whole, repeats)
+        listed = Path(folder) / "listed.safetensors"
+        mt.save_file(files.arrays, listed)
+        headers = {
+            "modtree inspect": lambda: inspected(listed),
+            "safetensors, keys and shapes": lambda: keys_and_shapes(listed),
+        }
+        compare(f"{title}: what is in one file", headers, repeats)
         ours = model_of(mt, files.arrays, lambda t: mt.empty_like(t))
         theirs = model_of(torch, files.tensors, lambda t: torch.empty_like(t))
         for assign in (False, True):
@@ -204,6 +222,16 @@ def measure(title: str, state: dict[str, np.ndarray], shards: int, repeats: int)
                 },
                 repeats,
             )
+
+
+def inspected(path: Path) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        modtree_command(["inspect", str(path)])
+
+
+def keys_and_shapes(path: Path) -> list[Any]:
+    with safetensors.safe_open(path, "numpy") as file:
+        return [(key, file.get_slice(key).get_shape()) for key in file.keys()]
 
 
 def large(nbytes: int) -> dict[str, np.ndarray]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.command_line import save_model
 
 import modtree as mt
+from modtree.files.safetensors import header
 
 
 @pytest.fixture
@@ -155,6 +157,30 @@ def test_strange_keys(cli):
     assert ended.lines[-1] == f"total: {len(keys)} elements, {4 * len(keys)} B"
     for options in (["--all"], ["--sort", "name"], ["--sort", "size"], ["--depth", 2], ["--json"]):
         assert cli("inspect", "model.safetensors", *options).status == 0
+
+
+def test_a_long_name_does_not_move_the_columns_of_others(cli):
+    mt.save_file({"short": mt.ones(3), "x" * 300: mt.ones(3)}, "model.safetensors")
+    lines = cli("inspect", "model.safetensors").lines
+    assert lines[1] == "  short  [3]  float32  12 B"
+    assert lines[2] == f"  {'x' * 300}  [3]  float32  12 B"
+
+
+def test_a_large_header_is_read_where_asked(cli, monkeypatch):
+    save_model("model.safetensors")
+    monkeypatch.setattr(header, "LONGEST_HEADER", 500)
+    assert "large_header=True (--large-header) reads it" in cli.trouble(
+        "inspect", "model.safetensors"
+    )
+    assert cli("inspect", "model.safetensors", "--large-header").lines[-1].startswith("total: 130")
+    assert cli("verify", "model.safetensors", "--large-header").status == 0
+    assert cli("convert", "model.safetensors", "model.pt", "--large-header").status == 0
+    assert len(mt.load_file("model.safetensors", large_header=True)) == 14
+    monkeypatch.setattr(header, "LONGEST_WANTED", 600)
+    assert "headers have up to 500" in cli.trouble("inspect", "model.safetensors", "--large-header")
+    damaged = b"\xff" * 4 + bytes(4) + b"{}"
+    Path("damaged.safetensors").write_bytes(damaged)
+    assert "large_header" not in cli.trouble("inspect", "damaged.safetensors")
 
 
 def test_an_empty_checkpoint(cli):
