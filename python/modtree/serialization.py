@@ -175,6 +175,8 @@ def _load_file(
         raise UnpicklingError(
             "the file is a safetensors file: read it with modtree.load_file(path)"
         )
+    if head[:4] == b"GGUF":
+        raise UnpicklingError("the file is a GGUF file: read it with modtree.load_file(path)")
     file.seek(start)
     if everything and form_of(head) == "pickle":
         return (pickle if pickle_module is None else pickle_module).load(file, **options)

@@ -146,6 +146,19 @@ def test_no_file_outside_of_the_folder_is_named(name, tmp_path):
     assert problem.kind == "damaged"
 
 
+def test_a_folder_without_its_metadata_says_so(tmp_path):
+    path = folder_of_two_ranks(tmp_path)
+    (path / ".metadata").unlink()
+    with pytest.raises(mt.CheckpointError, match=".metadata: the file is not there"):
+        open_checkpoint(path)
+
+
+def test_other_files_of_that_name_keep_nobody_from_a_model(tmp_path):
+    (tmp_path / ".metadata").write_text("of another program")
+    mt.save_file({"a": mt.ones(2)}, tmp_path / "model.safetensors")
+    assert list(mt.load_file(tmp_path)) == ["a"]
+
+
 def test_values_that_were_changed_are_found_by_their_checksum(tmp_path):
     path = folder_of_two_ranks(tmp_path)
     data = bytearray((path / "__0_0.distcp").read_bytes())

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 
 import numpy as np
@@ -42,6 +43,11 @@ def test_plain_tensors_have_their_shape_outermost_first(path):
         assert np.array_equal(state[key].numpy(), array) and state[key].shape == array.shape
     assert str(state["blk.0.q.weight"]) == ("‹Q8_0 tensor [2, 64], 136 B, 8.5 bits an element›")
     assert verify(path) == []
+
+
+def test_load_says_what_reads_it(path):
+    with pytest.raises(pickle.UnpicklingError, match=r"a GGUF file: read it with modtree.load_f"):
+        mt.load(path)
 
 
 def test_settings_are_the_metadata(path, capsys):

@@ -7,8 +7,10 @@ import argparse
 import json
 import pickle
 
+import numpy as np
 import pytest
 from helpers.command_line import CommandLine
+from helpers.foreign_pickles import distributed_folder
 
 import modtree as mt
 from modtree import nn, optim
@@ -92,6 +94,17 @@ def test_shards_of_a_trainers_folder_are_verified(model, tmp_path):
     index.write_text(json.dumps(content))
     (problem,) = verify(folder)
     assert problem.kind == "index" and "its total_size is 7" in problem.message
+
+
+def test_a_model_of_several_ranks_in_a_trainers_folder(tmp_path):
+    whole = np.arange(6, dtype=np.float32).reshape(3, 2)
+    boxes = [((0, 0), (2, 2)), ((2, 0), (1, 2))]
+    (tmp_path / "trainer_state.json").write_text("{}")
+    distributed_folder(tmp_path / "pytorch_model_fsdp_0", {"model/w": (whole, boxes)})
+    distributed_folder(tmp_path / "optimizer_0", {"optimizer/state/w/exp_avg": (whole, boxes)})
+    assert np.array_equal(mt.load_file(tmp_path)["w"].numpy(), whole)
+    assert list(mt.load_file(tmp_path, at="optimizer")) == ["optimizer.state.w.exp_avg"]
+    assert verify(tmp_path) == []
 
 
 def test_ties_and_views_of_the_model_stay(tmp_path):

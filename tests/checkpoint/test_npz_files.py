@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import zipfile
 
 import numpy as np
@@ -37,6 +38,11 @@ def test_arrays_of_numbers_are_read(path):
         assert np.array_equal(state[key].numpy(), array) and state[key].shape == array.shape
     assert str(state["objects"]) == "‹array of objects, which are pickled [2]›"
     assert verify(path) == []
+
+
+def test_load_says_what_reads_it(path):
+    with pytest.raises(pickle.UnpicklingError, match=r"of NumPy \(.npz\): modtree.load_file\(path"):
+        mt.load(path)
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "pt"])

@@ -15,7 +15,7 @@ from modtree.files.distributed.rank_files import has_rank_files
 __all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format", "step_in"]
 
 _LATEST = "latest_checkpointed_iteration.txt"
-_MOST_READ = 10_000  # names of a folder that are read
+_MOST_READ = 200_000  # names of a folder that are read
 
 
 #: The names of weights in a folder, those of adapters apart; the first that is there counts.
@@ -33,11 +33,6 @@ _STEP = re.compile(r"global_step\d+")
 _STATES = re.compile(r"(?:\w+_)?mp_rank_\d+_(?:model|optim)_states\.pt")
 
 
-def _is_of_deepspeed(names: frozenset[str]) -> bool:
-    has_steps = "latest" in names and any(map(_STEP.fullmatch, names))
-    return has_steps or any(map(_STATES.fullmatch, names))
-
-
 class Folder(NamedTuple):
     """What is in a folder of a format, who reads it, and whether that takes rules by which ranks
     are put together.
@@ -49,39 +44,43 @@ class Folder(NamedTuple):
     takes_rules: bool = False
 
 
+def _is_distributed(names: frozenset[str]) -> bool:
+    has_chunks = any(name.endswith(".distcp") for name in names)
+    return has_chunks or (".metadata" in names and WEIGHTS.isdisjoint(names))
+
+
+def _is_adapter(names: frozenset[str]) -> bool:
+    has_files = "adapter_config.json" in names and not _ADAPTERS.isdisjoint(names)
+    return has_files and WEIGHTS.isdisjoint(names)
+
+
+def _is_of_deepspeed(names: frozenset[str]) -> bool:
+    has_steps = "latest" in names and any(map(_STEP.fullmatch, names))
+    has_states = has_steps or any(map(_STATES.fullmatch, names))
+    return has_states and WEIGHTS.isdisjoint(names)
+
+
+def _is_of_ranks(names: frozenset[str]) -> bool:
+    has_weights = any(name.endswith(".safetensors") for name in names)
+    return not has_weights and WEIGHTS.isdisjoint(names) and has_rank_files(names)
+
+
 #: In the order in which they are asked. A module is imported when a folder of its format is opened.
 _FORMATS = (
-    Folder(
-        lambda names: ".metadata" in names,
-        "modtree.files.distributed.reader",
-        "DistributedCheckpoint",
-    ),
+    Folder(_is_distributed, "modtree.files.distributed.reader", "DistributedCheckpoint"),
     Folder(
         lambda names: "trainer_state.json" in names,
         "modtree.files.hugging_face.trainer",
         "TrainerCheckpoint",
     ),
-    Folder(
-        lambda names: (
-            "adapter_config.json" in names
-            and not _ADAPTERS.isdisjoint(names)
-            and WEIGHTS.isdisjoint(names)
-        ),
-        "modtree.files.hugging_face.adapter",
-        "AdapterCheckpoint",
-    ),
+    Folder(_is_adapter, "modtree.files.hugging_face.adapter", "AdapterCheckpoint"),
     Folder(
         lambda names: "_CHECKPOINT_METADATA" in names or names >= {"_METADATA", "_sharding"},
         "modtree.files.libraries.orbax",
         "OrbaxCheckpoint",
     ),
     Folder(_is_of_deepspeed, "modtree.files.deepspeed.reader", "DeepSpeedCheckpoint"),
-    Folder(
-        lambda names: WEIGHTS.isdisjoint(names) and has_rank_files(names),
-        "modtree.files.distributed.ranks",
-        "RanksCheckpoint",
-        takes_rules=True,
-    ),
+    Folder(_is_of_ranks, "modtree.files.distributed.ranks", "RanksCheckpoint", takes_rules=True),
 )
 
 

@@ -88,6 +88,8 @@ def _markup(head: bytes) -> str | None:
 def what_an_archive_is(names: Iterable[str]) -> str | None:
     """What a zip archive is that torch.save() did not write, by the names of its entries."""
     found = list(names)
+    if any(name.endswith(".npy") for name in found):
+        return "it is an archive of NumPy (.npz): modtree.load_file(path) reads it"
     if "model.weights.h5" in found:
         return "it is a model of Keras: keras.saving.load_model(path) reads it"
     if any(name.rpartition("/")[2] == "archive_format" for name in found):

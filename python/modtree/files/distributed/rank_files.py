@@ -10,7 +10,7 @@ from collections.abc import Iterable
 __all__ = ["families", "files_of", "has_rank_files", "rank_folders"]
 
 _FILE = re.compile(
-    r"(.*?(?:rank|shard|consolidated|tp|mp|part)[_.-]?)(\d{1,6})"
+    r"((?:.*?[_.-])?(?:rank|shard|consolidated|tp|mp|part)[_.-]?)(\d{1,6})"
     r"((?:[_-]of[_-]\d+)?\.(?:pt|pth|bin))"
 )
 #: Of Megatron: a folder for each rank, of which the second number is that of a pipeline's stage.

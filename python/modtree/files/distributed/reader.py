@@ -38,7 +38,7 @@ class DistributedCheckpoint(AssembledCheckpoint):
 
     def __init__(self, path: str, at: str | None = None) -> None:
         file = metadata_path(path)
-        super().__init__(os.path.dirname(file) if file == path else path)
+        super().__init__(os.path.dirname(file) or "." if file == path else path)
         try:
             contents = self._files_of_torch.contents(file)
             metadata = read_metadata(file, contents)

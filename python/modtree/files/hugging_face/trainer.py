@@ -20,8 +20,8 @@ _FILES = re.compile(
     r"(?:(optimizer|scheduler|scaler|rng_state(?:_\d+)?)\.(?:pt|pth|bin)|(training_args)\.bin)"
 )
 _ORDER = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
-#: Folders that hold the model of several ranks.
-_OF_RANKS = re.compile(r"pytorch_model_fsdp_\d+|global_step\d+")
+#: Folders that hold the model or the optimizer of several ranks.
+_OF_RANKS = re.compile(r"(pytorch_model_fsdp|global_step|optimizer)_?\d+")
 _MOST = 256  # parts of one kind
 _STATE = {"global_step": "step", "epoch": "epoch", "best_metric": "best metric"}
 
@@ -61,8 +61,10 @@ class TrainerCheckpoint(PartsFolder):
             add_adapter(self, "model", path)
         for name in names:
             folder = os.path.join(path, name)
-            if _OF_RANKS.fullmatch(name) and folder_format(folder) is not None:
-                self.add_weights(name if "model" in self._object else "model", folder)
+            match = _OF_RANKS.fullmatch(name)
+            if match is not None and folder_format(folder) is not None:
+                kind = "optimizer" if match[1] == "optimizer" else "model"
+                self.add_weights(name if kind in self._object else kind, folder)
 
     def _enter(self, at: str | None) -> None:
         if at is None and "model" not in self._object:
