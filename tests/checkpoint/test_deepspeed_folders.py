@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from helpers.command_line import CommandLine
@@ -129,3 +133,57 @@ def test_a_model_that_is_split_in_another_way_too_is_said(tmp_path):
     (folder / "global_step7" / "mp_rank_01_model_states.pt").write_bytes(b"")
     with pytest.raises(mt.CheckpointError, match="split over 2 model-parallel ranks"):
         mt.load_file(folder)
+
+
+# -- made by the library ---------------------------------------------------------------------------
+
+TRAINING = """
+import os, sys
+import deepspeed, torch
+
+stage, folder = int(sys.argv[1]), sys.argv[2]
+model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 2))
+model.register_buffer("count", torch.tensor(5))
+model[2].bias.requires_grad_(False)
+config = {
+    "train_batch_size": 4,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": True}},
+    "zero_optimization": {"stage": stage},
+    "bf16": {"enabled": True},
+    "zero_force_ds_cpu_optimizer": False,
+}
+trained = [p for p in model.parameters() if p.requires_grad]
+engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=config)
+engine.backward(engine(torch.ones(2, 3, dtype=torch.bfloat16)).sum())
+engine.step()
+engine.save_checkpoint(folder, tag="global_step1", client_state={"epoch": 3})
+if engine.global_rank == 0:
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    state = get_fp32_state_dict_from_zero_checkpoint(folder)
+    torch.save({k: v.detach().clone() for k, v in state.items()}, folder + "/expected.pt")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_folders_of_the_library(stage, tmp_path):
+    pytest.importorskip("deepspeed")
+    (tmp_path / "train.py").write_text(TRAINING)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = subprocess.run(
+        [*launch, tmp_path / "train.py", str(stage), tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"},
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    expected = mt.load_file(tmp_path / "run" / "expected.pt")
+    state = mt.load_file(tmp_path / "run")
+    frozen = {"2.bias"} if stage == 1 else set()  # which the library's own script leaves out
+    assert set(state) - set(expected) == frozen
+    for key, value in expected.items():
+        assert np.array_equal(state[key].float().numpy(), value.float().numpy()), key
+    assert verify(tmp_path / "run") == []
+    assert mt.load(tmp_path / "run", foreign="stand-in")["epoch"] == 3
