@@ -111,6 +111,23 @@ def test_parts_of_different_shapes_without_a_rule_are_reported(tmp_path):
     assert problem.key == "model.norm.weight"
 
 
+def test_a_part_that_a_rank_does_not_have_is_reported(tmp_path):
+    def change(rank, state):
+        if rank:
+            del state["layers.0.row.weight"]
+
+    folder = megatron_folder(tmp_path / "iter_0000007", change=change)
+    (problem,) = verify(folder, join=RULES)
+    assert problem.key == "model.layers.0.row.weight" and "1 of 2 ranks" in problem.message
+
+
+def test_a_missing_rank_between_others_is_named(tmp_path):
+    for rank in (0, 2):
+        mt.save({"w": mt.ones(2)}, tmp_path / f"model_rank_{rank}.pt", format="torch")
+    with pytest.raises(mt.CheckpointError, match="files of rank 1 are missing"):
+        mt.load_file(tmp_path, join={"w": 0})
+
+
 @pytest.mark.parametrize(
     ("rules", "error", "reason"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.base import CheckpointError, bytes_of
 from modtree.files.distributed.joining import Joins, Rule
 from modtree.files.distributed.placements import (
     LocalPart,
@@ -62,7 +62,7 @@ class RanksCheckpoint(AssembledCheckpoint):
         for file in paths:
             contents = self._files_of_torch.contents(file, keep=True)
             values.append(self._files_of_torch.bound(contents, file))
-        work = _Merging(self.path, ranks, paths, joins)
+        work = _Merging(self.path, ranks, joins)
         merged = work.merged(values, "", 0)
         if not work.has_placements and joins is None and work.has_tensors:
             raise CheckpointError(
@@ -85,7 +85,6 @@ class _Merging:
     Args:
         path: The folder.
         ranks: The numbers of the ranks.
-        files: Their files.
         joins: The rules, or None.
 
     Attributes:
@@ -94,8 +93,8 @@ class _Merging:
         unclear: What is wrong with tensors that could not be put together.
     """
 
-    def __init__(self, path: str, ranks: list[int], files: list[str], joins: Joins | None) -> None:
-        self._path, self._ranks, self._files, self._joins = path, ranks, files, joins
+    def __init__(self, path: str, ranks: list[int], joins: Joins | None) -> None:
+        self._path, self._ranks, self._joins = path, ranks, joins
         self.has_tensors = self.has_placements = False
         self.unclear: list[CheckpointError] = []
         self._done: dict[tuple[int, ...], Any] = {}
@@ -134,9 +133,11 @@ class _Merging:
         for name in dict.fromkeys(name for value in values for name in value):
             there = [value[name] for value in values if name in value]
             inner = f"{key}.{name}" if key else str(name)
-            if len(there) < len(values) and type(there[0]) is TensorRecord:
-                self.has_tensors = True
-                result[name] = there[0]  # which only some of the ranks have
+            rule = None if self._joins is None else self._joins.rule(inner)
+            is_split = rule is not None and rule.dim is not None
+            if len(there) < len(values) and type(there[0]) is TensorRecord and is_split:
+                reason = f"{len(there)} of {len(values)} ranks have a part of it"
+                result[name] = self._note_unclear(inner, reason, "parts of a tensor")
             else:
                 result[name] = self.merged(there, inner, depth + 1)
 
@@ -152,7 +153,7 @@ class _Merging:
         boxes: dict[Any, Piece] = {}
         first: LocalPart | None = None
         try:
-            for value, file in zip(values, self._files, strict=False):
+            for value in values:
                 if not is_part(value):
                     raise NoPlacement("ranks have objects of different kinds")
                 for part in parts_of_rank(value):
@@ -160,6 +161,7 @@ class _Merging:
                     if part.shape != first.shape or part.dtype != first.dtype:
                         raise NoPlacement("ranks name different shapes or dtypes of it")
                     source: Any = part.record.source
+                    file = source.files[0]
                     piece = Piece(part.offsets, part.record.shape, source.array, file)
                     boxes.setdefault((piece.offsets, piece.sizes), piece)
         except NoPlacement as error:
@@ -196,6 +198,10 @@ class _Merging:
     def _joined(
         self, values: Sequence[Any], shapes: list[tuple[int, ...]], rule: Rule, key: str
     ) -> Any:
+        missing = sorted(set(range(self._ranks[-1])) - set(self._ranks))
+        if missing:
+            numbers = ", ".join(map(str, missing[:5]))
+            raise CheckpointError(f"files of rank {numbers} are missing", self._path, key)
         first, (dim, blocks) = values[0], rule
         dims = len(first.shape)
         assert dim is not None
@@ -214,17 +220,21 @@ class _Merging:
         pieces = []
         for block in range(blocks):
             at = whole // blocks * block
-            for value, file in zip(values, self._files, strict=False):
+            for value in values:
                 length = value.shape[dim] // blocks
                 begin = [0] * dims
                 begin[dim] = at
                 sizes_of = (*value.shape[:dim], length, *value.shape[dim + 1 :])
                 read = _slice_of(value.source, dim, block * length, length)
-                pieces.append(Piece(tuple(begin), sizes_of, read, file))
+                pieces.append(Piece(tuple(begin), sizes_of, read, value.source.files[0]))
                 at += length
         shape = (*first.shape[:dim], whole, *first.shape[dim + 1 :])
         source = Assembled(shape, first.dtype.name, pieces, self._path, key)
         return record_of_source(source, first.dtype, shape)
+
+
+def _bytes_in(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(bytes_of(array), np.uint8)
 
 
 def _length(value: Any) -> int:
@@ -250,7 +260,7 @@ class _Same(Source):
         first: np.ndarray = self._sources[0].array()
         for rank, source in zip(self._ranks[1:], self._sources[1:], strict=False):
             other = source.array()
-            if other.shape != first.shape or other.tobytes() != first.tobytes():
+            if not np.array_equal(_bytes_in(other), _bytes_in(first)):
                 raise CheckpointError(
                     f"its values on rank {rank} are not those on rank {self._ranks[0]}, and no "
                     f"rule of join= says how it is put together",
