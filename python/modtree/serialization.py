@@ -83,7 +83,7 @@ def save(
 
 
 def load(
-    f: FileLike,
+    f: FileLike | bytes,
     map_location: Any = None,
     pickle_module: Any = None,
     *,

@@ -8,6 +8,7 @@ a pace. A range that fails is asked for again, from where it broke off.
 
 from __future__ import annotations
 
+import functools
 import http.client
 import io
 import re
@@ -80,7 +81,13 @@ class _Handler(urllib.request.HTTPHandler):
 
 class _SecureHandler(urllib.request.HTTPSHandler):
     def https_open(self, request: Any) -> Any:
-        return self.do_open(_SecureConnection, request, context=ssl.create_default_context())
+        return self.do_open(_SecureConnection, request, context=_trust())
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """The certificates of the system, which take a while to read."""
+    return ssl.create_default_context()
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
