@@ -91,7 +91,8 @@ def load_file(
 
     Args:
         path: The file, the index or the folder. Of a sharded checkpoint, its name without
-            ``.index.json`` will do.
+            ``.index.json`` will do. An address, such as ``https://...``, is read in ranges; a file
+            object that is open for reading bytes, from its beginning; and bytes as they are.
         device: "meta" for tensors without values, else the CPU.
         at: The part of a training checkpoint to read, such as "ema"; None for the model.
         join: How files of several ranks are put together that do not say it, as

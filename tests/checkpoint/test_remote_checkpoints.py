@@ -24,7 +24,7 @@ from modtree import nn
 from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 from modtree.cli import main
 from modtree.files.sources import patience, stores
-from modtree.files.sources.errors import RemoteError
+from modtree.files.sources.errors import RemoteError, shown_name
 
 LARGE = 300_000  # elements: more than what is read at once of a header
 
@@ -217,6 +217,15 @@ def test_the_account_in_an_address_is_sent_and_not_shown(server, tmp_path, capsy
     server.files.clear()
     assert main(["inspect", address]) == 2
     assert "secret" not in capsys.readouterr().err
+
+
+def test_names_of_files_are_shown_as_they_are(tmp_path):
+    name = str(tmp_path / "me:x@y?z")
+    assert shown_name(name) == name
+    assert shown_name("https://me:x@y/p?z") == "https://y/p?..."
+    with pytest.raises(FileNotFoundError) as caught:
+        mt.load_file(name)
+    assert caught.value.filename == name
 
 
 # -- no ranges -------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class StateDict(OrderedDict):
         super().__delattr__(name)
 
     def _forget_record(self) -> None:
-        for name in self.__slots__:
+        for name in StateDict.__slots__:
             try:
                 super().__delattr__(name)
             except AttributeError:

@@ -240,7 +240,8 @@ def _advised(target: str) -> Iterator[None]:
         yield
     except OSError as error:
         error.filename, error.filename2 = target, None
-        if error.errno in _OF_FOLDER and os.path.isfile(target) and os.access(target, os.W_OK):
+        is_known = os.name != "nt" and error.errno in _OF_FOLDER  # Windows says so of files in use
+        if is_known and os.path.isfile(target) and os.access(target, os.W_OK):
             error.strerror = (
                 f"{error.strerror}: the file may be written and its folder not, so that a new file "
                 f"cannot take its place; atomic=False writes into the file itself, and damages it "

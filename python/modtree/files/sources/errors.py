@@ -30,9 +30,9 @@ def is_address(text: str) -> bool:
 
 def shown_name(name: str) -> str:
     """A path or address as messages have it: without passwords and signatures."""
-    return (
-        _PRIVATE.sub(lambda m: "" if m[0].endswith("@") else "...", name) if ":" in name else name
-    )
+    if not is_address(name):
+        return name
+    return _PRIVATE.sub(lambda found: "" if found[0].endswith("@") else "...", name)
 
 
 def missing(name: str) -> FileNotFoundError:
