@@ -138,6 +138,8 @@ def _opened(
     storages: Any
     stream: Any
     if form == "pickle":
+        if isinstance(file, Window):  # which takes longer to read a few bytes
+            file = io.BytesIO(file.memory)
         storages = InlineStorages()
         made = builder(storages)
         return form, storages, unpickler_of_leaves(file, options, made, storages, torch, tolerant)
