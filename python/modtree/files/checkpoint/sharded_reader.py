@@ -46,6 +46,10 @@ class ShardedCheckpoint(Checkpoint):
         record.give_to(self)
         del vars(self)["values"]  # which are made when they are asked for
 
+    @property
+    def is_read_to_verify(self) -> bool:  # type: ignore[override]
+        return any(shard.is_read_to_verify for shard in self._shards.values())
+
     def _checked_shapes(self, index: Index) -> dict[str, tuple[int, ...]]:
         try:
             return self.shapes()
