@@ -152,6 +152,7 @@ import os, random, signal, sys, threading, time
 import numpy as np
 import modtree as mt
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 path, shard = sys.argv[1], int(sys.argv[2]) or None
 rng = random.Random(7)
 state = {f"layer{k}": np.zeros(30_000, np.float32) for k in range(8)}
