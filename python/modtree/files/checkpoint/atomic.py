@@ -207,19 +207,21 @@ class _Replacement:
 
 class _Sync:
     """Brings a file to the disk. It has a descriptor of its own: after an interrupt nobody waits
-    for the thread that it is in.
+    for the thread that it is in. That thread closes it, since a finalizer in the main thread would
+    swallow an interrupt that comes in it.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.error: OSError | None = None
         self._descriptor = os.dup(descriptor)
-        weakref.finalize(self, os.close, self._descriptor)
 
     def run(self) -> None:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
             self.error = error
+        finally:
+            os.close(self._descriptor)
 
 
 def _unlink_all(names: list[str], process: int) -> None:
