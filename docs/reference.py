@@ -61,8 +61,12 @@ def is_function(value: Any) -> bool:
 def entry(path: str, value: Any, listed: dict[type, str]) -> Iterator[str]:
     if inspect.isclass(value):
         # A class stands where it was imported from first, and is listed where it is public too.
-        again = "" if listed.setdefault(value, path) == path else "   :no-index:\n"
-        yield f".. autoclass:: {path}\n   :members:\n   :show-inheritance:\n{again}"
+        options = "   :members:\n   :show-inheritance:\n"
+        if listed.setdefault(value, path) != path:
+            options += "   :no-index:\n"
+        if issubclass(value, tuple) and hasattr(value, "_fields"):  # its docstring has the fields
+            options += f"   :exclude-members: {', '.join(value._fields)}\n"
+        yield f".. autoclass:: {path}\n{options}"
     elif is_function(value):
         yield f".. autofunction:: {path}\n"
     else:
