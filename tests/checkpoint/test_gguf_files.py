@@ -45,6 +45,16 @@ def test_plain_tensors_have_their_shape_outermost_first(path):
     assert verify(path) == []
 
 
+def test_bytes_are_read_as_files_are(path, tmp_path):
+    state = mt.load_file(path.read_bytes())
+    for key, array in TENSORS.items():
+        assert np.array_equal(state[key].numpy(), array)
+        state[key].zero_()  # memory of its own
+    assert verify(path.read_bytes()) == []
+    convert(path.read_bytes(), tmp_path / "plain.safetensors")
+    assert mt.load_file(tmp_path / "plain.safetensors")["ints"].flatten().tolist() == [*range(6)]
+
+
 def test_load_says_what_reads_it(path):
     with pytest.raises(pickle.UnpicklingError, match=r"a GGUF file: read it with modtree.load_f"):
         mt.load(path)

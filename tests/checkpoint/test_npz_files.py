@@ -40,6 +40,12 @@ def test_arrays_of_numbers_are_read(path):
     assert verify(path) == []
 
 
+def test_bytes_are_read_as_files_are(path):
+    state = mt.load_file(path.read_bytes())
+    assert all(np.array_equal(state[key].numpy(), array) for key, array in ARRAYS.items())
+    assert verify(path.read_bytes()) == []
+
+
 def test_load_says_what_reads_it(path):
     with pytest.raises(pickle.UnpicklingError, match=r"of NumPy \(.npz\): modtree.load_file\(path"):
         mt.load(path)

@@ -18,6 +18,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from helpers.file_server import serving
+from helpers.gguf_files import gguf
 
 import modtree as mt
 from modtree import nn
@@ -694,3 +695,22 @@ def test_file_objects_that_give_something_else(answer):
 def test_an_index_in_memory_has_nothing_beside_it():
     with pytest.raises(CheckpointError, match="bytes alone do not tell where"):
         mt.load_file(json.dumps({"weight_map": {"a": "b.safetensors"}}).encode())
+
+
+# -- other formats ---------------------------------------------------------------------------------
+
+
+def test_headers_of_gguf_files_and_archives_of_numpy_are_read_in_ranges(server):
+    big = np.zeros(1 << 20, np.float32)
+    archive = io.BytesIO()
+    np.savez(archive, w=np.arange(3.0), big=big)
+    files = {
+        "a.gguf": gguf({"w": np.arange(3.0), "big": big}),
+        "a.npz": archive.getvalue(),
+    }
+    for name, data in files.items():
+        server.sent = 0
+        with open_checkpoint(server.add(name, data)) as checkpoint:
+            assert checkpoint.entries["big"].shape == (1 << 20,)
+            assert checkpoint.tensor("w").tolist() == [0.0, 1.0, 2.0]
+        assert server.sent < len(data) // 4
