@@ -714,3 +714,8 @@ def test_headers_of_gguf_files_and_archives_of_numpy_are_read_in_ranges(server):
             assert checkpoint.entries["big"].shape == (1 << 20,)
             assert checkpoint.tensor("w").tolist() == [0.0, 1.0, 2.0]
         assert server.sent < len(data) // 4
+
+
+def test_half_an_archive_in_bytes_is_named():
+    with pytest.raises(CheckpointError, match="ends before its directory"):
+        open_checkpoint(b"PK\x03\x04" + bytes(10))

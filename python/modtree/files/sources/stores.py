@@ -8,6 +8,7 @@ once; a :class:`StoreFile` adds the position of one reader.
 from __future__ import annotations
 
 import collections
+import errno
 import io
 import os
 import shutil
@@ -83,7 +84,7 @@ class StoreFile(io.RawIOBase):
     def seek(self, at: int, whence: int = 0) -> int:
         at += (0, self._at, self._store.size)[whence]
         if at < 0:
-            raise ValueError(f"negative position {at}")
+            raise OSError(errno.EINVAL, f"negative position {at}")  # as of files, for zipfile
         self._at = at
         return at
 
