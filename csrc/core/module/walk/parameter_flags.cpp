@@ -126,8 +126,8 @@ private:
   long left_ = kStepsWithoutReferences;
 };
 
-// Has a parameter surely no gradient? For a walk that runs no user code: what is known of the last
-// type is not asked again.
+// True for a parameter that surely has no gradient. For a walk that runs no user code: what is
+// known of the last type is not asked again.
 class LacksGrad {
 public:
   bool operator()(TensorFamily *family, PyObject *parameter) {
