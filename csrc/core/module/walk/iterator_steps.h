@@ -52,6 +52,13 @@ struct Walk {
     if (gives_modules && modules->next_plain() > 0) {
       return Py_NewRef(modules->entered_module());
     }
+    if (current && !members) {
+      PyObject *found = next_registered();
+      if (found || PyErr_Occurred()) {
+        return found;
+      }
+      current = py::object();
+    }
     return next_any();
   }
 
