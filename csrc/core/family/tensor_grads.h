@@ -16,8 +16,12 @@ public:
   // Looks for the functions in a library that is loaded. Where one is missing, nothing is known.
   void find(const char *library);
 
-  // Is there surely none, on a leaf? For other tensors the attribute warns. Runs no Python code.
-  bool lacks_grad(Tensor tensor) const { return is_trusted_ && has_none(tensor); }
+  bool is_trusted() const { return is_trusted_; }
+  // Where that is so: is there surely none, on a leaf? For other tensors the attribute warns. Runs
+  // no Python code.
+  bool lacks_grad(Tensor tensor) const {
+    return *tensor && *get_grad_(*tensor) == undefined_ && is_leaf_(tensor);
+  }
 
   // Says what the attribute gave for a tensor: the functions are believed once they agreed with it
   // about one that has no gradient, and never more when they did not.
@@ -38,10 +42,6 @@ public:
 
 private:
   static constexpr std::size_t kRead = 56;  // bytes at the beginning of both
-
-  bool has_none(Tensor tensor) const {
-    return *tensor && *get_grad_(*tensor) == undefined_ && is_leaf_(tensor);
-  }
 
   // The gradient as a tensor of its own, which belongs to the tensor.
   Tensor (*get_grad_)(const void *implementation) = nullptr;

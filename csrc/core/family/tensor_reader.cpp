@@ -185,6 +185,7 @@ bool TensorReader::look_at(Class *of) {
   const TypeVersion version = type_version(of->type);
   const bool answer = compare(of->type);
   of->answer = answer;
+  of->is_known_plain = answer && version != 0;
   of->version = version;
   return answer;
 }

@@ -73,7 +73,8 @@ public:
   }
   // Is `tensor.grad` surely None, for any object? Runs no Python code.
   bool lacks_grad(PyObject *tensor) const {
-    return is_known_plain(tensor) && sizes_.has_known_layout(tensor) && count_function_modes_ &&
+    // compare_grad() makes grads_ trusted, where modes are counted.
+    return grads_.is_trusted() && is_known_plain(tensor) && sizes_.has_known_layout(tensor) &&
            count_function_modes_() == 0 && grads_.lacks_grad(TensorSizes::tensor_of(tensor));
   }
   // Asks for the memory in which that looks, of any object, in two steps.
@@ -96,6 +97,7 @@ private:
     PyTypeObject *type = nullptr;
     TypeVersion version = 0;
     bool answer = false;
+    bool is_known_plain = false;  // the answer, where `version` tells whether it holds
   };
   struct Getter {
     getter function = nullptr;
@@ -133,7 +135,7 @@ private:
   bool is_known_plain(PyObject *tensor) const {
     for (const Class &of : classes_) {
       if (Py_TYPE(tensor) == of.type) {
-        return of.answer && of.version != 0 && of.version == type_version(of.type);
+        return of.is_known_plain && of.version == type_version(of.type);
       }
     }
     return false;

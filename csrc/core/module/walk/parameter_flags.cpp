@@ -131,11 +131,15 @@ private:
 class LacksGrad {
 public:
   bool operator()(TensorFamily *family, PyObject *parameter) {
+    if (family == asked_) {
+      return family->lacks_grad(parameter);
+    }
     if (Py_TYPE(parameter) != type_) {
       type_ = Py_TYPE(parameter);
       offset_ = family->grad_offset(type_);
     }
     if (offset_ == 0) {
+      asked_ = family;
       return family->lacks_grad(parameter);
     }
     const char *place = reinterpret_cast<const char *>(parameter) + offset_;
@@ -143,6 +147,7 @@ public:
   }
 
 private:
+  TensorFamily *asked_ = nullptr;  // has a type whose gradients cannot be read in place
   PyTypeObject *type_ = nullptr;
   std::size_t offset_ = 0;
 };
