@@ -58,7 +58,8 @@ public:
   }
 
   int is_parameter(PyObject *tensor) override {
-    if (PyType_IsSubtype(Py_TYPE(tensor), parameter_type())) {
+    PyTypeObject *type = Py_TYPE(tensor);
+    if (type == parameter_type() || PyType_IsSubtype(type, parameter_type())) {
       return 1;
     }
     return has_mark(tensor, g_is_param);
