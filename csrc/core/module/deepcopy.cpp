@@ -36,8 +36,8 @@ struct Atom {
 std::array<Atom, 9> atoms{};
 
 bool is_atom(PyObject *value) {
-  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
-         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
+  return PyUnicode_CheckExact(value) || value == Py_None || PyBool_Check(value) ||
+         PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBytes_CheckExact(value) ||
          PyFunction_Check(value) || PyType_CheckExact(value) || PyCFunction_CheckExact(value);
 }
 
@@ -279,7 +279,8 @@ private:
       const auto keep_value = py::reinterpret_borrow<py::object>(value);
       check(signals_.step());
       const py::object copied = copy_of(value);
-      check(PyDict_SetItem(copy.ptr(), copy_of(key).ptr(), copied.ptr()));
+      check(is_atomic(key) ? PyDict_SetItem(copy.ptr(), key, copied.ptr())
+                           : PyDict_SetItem(copy.ptr(), copy_of(key).ptr(), copied.ptr()));
     }
     check(more);
     return copy;
