@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A tree that threads share, and what each thread does to it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from history import ABSENT, Hook, Log, Span, now
+
+import modtree as mt
+from modtree import nn
+
+CHILDREN = ("a", "b", "c")
+PARAMETERS = ("w", "v", "u")
+PLAIN = ("note", "count")
+
+running_hooks = threading.local()
+
+
+class Noting:
+    """A hook that says to its thread that it ran."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *_: Any) -> None:
+        running_hooks.ran.add(self.number)
+
+
+class Leaf(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Slots(Leaf):
+    """Of a class with a method that walks look for, so that they take the general way."""
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        return super().named_parameters(*args, **kwargs)
+
+
+class Shared:
+    """One tree: cells are the attributes of its children, whose values are numbered."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.root = Leaf()
+        self.start: dict[Hashable, int] = {}
+        self.numbers = iter(range(1, 1 << 60))
+        self.lock = threading.Lock()
+        for child in CHILDREN:
+            module = rng.choice((Leaf, Leaf, Slots))()
+            self.root.add_module(child, module)
+            for name in PARAMETERS:
+                if rng.random() < 0.7:
+                    self.start[child, name] = number = self.number()
+                    setattr(module, name, self.parameter(number))
+            if rng.random() < 0.3:
+                vars(module)  # its registries are in a dict from now on
+        self.root.loaded = nn.Linear(2, 2)
+        self.root.shared = self.root.a
+
+    def number(self) -> int:
+        with self.lock:
+            return next(self.numbers)
+
+    def parameter(self, number: int) -> Any:
+        return nn.Parameter(mt.tensor([float(number)]))
+
+
+class Worker:
+    """What one thread does."""
+
+    def __init__(self, shared: Shared, seed: str, steps: int) -> None:
+        self.shared = shared
+        self.root = shared.root
+        self.rng = random.Random(seed)
+        self.steps = steps
+        self.log = Log()
+        self.handles: list[tuple[int, Any]] = []
+
+    def run(self) -> None:
+        running_hooks.ran = set()
+        for _ in range(self.steps):
+            step = self.rng.choice(STEPS)
+            self.log.counts[step.__name__] += 1
+            try:
+                step(self)
+            except Exception as error:
+                self.log.errors.append(f"{step.__name__}: {type(error).__name__}: {error}")
+
+    def cell(self) -> tuple[str, str]:
+        return self.rng.choice(CHILDREN), self.rng.choice(PARAMETERS)
+
+    def module(self, child: str) -> Any:
+        return getattr(self.root, child)
+
+    # -- cells ---------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        child, name = self.cell()
+        number = self.shared.number()
+        value = self.shared.parameter(number)
+        module, begin = self.module(child), now()
+        setattr(module, name, value)
+        self.log.writes.append(((child, name), Span(begin, now()), number))
+
+    def delete(self) -> None:
+        child, name = self.cell()
+        module, begin = self.module(child), now()
+        try:
+            delattr(module, name)
+        except AttributeError:
+            self.log.reads.append(((child, name), Span(begin, now()), ABSENT))
+        else:
+            self.log.writes.append(((child, name), Span(begin, now()), ABSENT))
+
+    def read(self) -> None:
+        child, name = self.cell()
+        module, begin = self.module(child), now()
+        value = getattr(module, name, None)
+        end = now()
+        number = ABSENT if value is None else int(value.item())
+        self.log.reads.append(((child, name), Span(begin, end), number))
+
+    def saw(self, path: str, value: Any, span: Span) -> None:
+        """A walk gave a value: it was in its cell at some time of the walk."""
+        child, _, name = path.rpartition(".")
+        if child in CHILDREN and name in PARAMETERS:
+            self.log.reads.append(((child, name), span, int(value.item())))
+
+    # -- trees ---------------------------------------------------------------------------------
+
+    def _walk(self, look: Callable[[], list[tuple[str, Any]]]) -> None:
+        begin = now()
+        try:
+            found = look()
+        except RuntimeError as error:
+            # What a dict says of a change while it is walked over.
+            if "changed" not in str(error) and "mutated" not in str(error):
+                raise
+            return
+        end = now()
+        for path, value in found:
+            self.saw(path, value, Span(begin, end))
+
+    def walk(self) -> None:
+        self._walk(lambda: list(self.root.named_parameters()))
+
+    def walk_values(self) -> None:
+        self._walk(lambda: [("", value) for value in self.root.parameters()])
+
+    def walk_modules(self) -> None:
+        for module in self.root.modules():
+            assert isinstance(module, nn.Module)
+        names = [name for name, _ in self.root.named_modules()]
+        assert set(names) == {"", *CHILDREN, "loaded"}, names
+
+    def state_dict(self) -> None:
+        self._walk(lambda: list(self.root.state_dict().items()))
+
+    def load(self) -> None:
+        values = {name: mt.full_like(p, 1.0) for name, p in self.root.loaded.named_parameters()}
+        self.root.loaded.load_state_dict(values, assign=self.rng.random() < 0.5)
+
+    def switch(self) -> None:
+        self.root.train(self.rng.random() < 0.5)
+
+    def zero_grad(self) -> None:
+        self.root.zero_grad()
+
+    def convert(self) -> None:
+        self.root.loaded.double() if self.rng.random() < 0.5 else self.root.loaded.float()
+
+    def copy(self) -> None:
+        self._walk(lambda: list(copy.deepcopy(self.root).named_parameters()))
+
+    def pickle(self) -> None:
+        self._walk(lambda: list(pickle.loads(pickle.dumps(self.root)).named_parameters()))
+
+    def save(self) -> None:
+        file = io.BytesIO()
+        self._walk(lambda: mt.save(self.root.state_dict(), file) or [])
+
+    def represent(self) -> None:
+        assert "Linear" in repr(self.root)
+
+    # -- plain attributes ----------------------------------------------------------------------
+
+    def note(self) -> None:
+        setattr(self.module(self.rng.choice(CHILDREN)), self.rng.choice(PLAIN), self.rng.random())
+
+    def read_note(self) -> None:
+        name = self.rng.choice(PLAIN)
+        value = getattr(self.module(self.rng.choice(CHILDREN)), name, 0.0)
+        assert isinstance(value, float)
+
+    def look(self) -> None:
+        assert "training" in dir(self.module(self.rng.choice(CHILDREN)))
+
+    # -- calls and hooks -----------------------------------------------------------------------
+
+    def call(self) -> None:
+        running_hooks.ran = ran = set()
+        x = object()
+        begin = now()
+        assert self.root.b(x) is x
+        self.log.calls.append((Span(begin, now()), frozenset(ran)))
+
+    def call_layer(self) -> None:
+        layer = self.root.loaded
+        weight = layer.weight
+        assert tuple(layer(mt.ones(1, 2, dtype=weight.dtype)).shape) == (1, 2)
+
+    def hook(self) -> None:
+        number = self.shared.number()
+
+        module, begin = self.root.b, now()
+        register = self.rng.choice((module.register_forward_hook, module.register_forward_pre_hook))
+        handle = register(Noting(number))
+        self.log.hooks[number] = Hook(Span(begin, now()))
+        self.handles.append((number, handle))
+
+    def unhook(self) -> None:
+        if self.handles:
+            number, handle = self.handles.pop(self.rng.randrange(len(self.handles)))
+            begin = now()
+            handle.remove()
+            self.log.hooks[number].removed = Span(begin, now())
+
+
+STEPS: tuple[Callable[[Worker], None], ...] = (
+    *(Worker.write, Worker.delete, Worker.read, Worker.read, Worker.call, Worker.call),
+    *(Worker.walk, Worker.walk_values, Worker.walk_modules, Worker.state_dict, Worker.load),
+    *(Worker.switch, Worker.zero_grad, Worker.convert, Worker.copy, Worker.pickle, Worker.save),
+    *(Worker.represent, Worker.note, Worker.read_note, Worker.look, Worker.hook, Worker.unhook),
+)
+
+
+def play(seed: str, threads: int, steps: int) -> tuple[list[Log], dict[Hashable, Any]]:
+    """One tree in so many threads, each of which takes so many steps."""
+    shared = Shared(random.Random(seed))
+    workers = [Worker(shared, f"{seed}.{i}", steps) for i in range(threads)]
+    started = [threading.Thread(target=w.run) for w in workers]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    return [w.log for w in workers], shared.start
