@@ -131,25 +131,29 @@ private:
 class LacksGrad {
 public:
   bool operator()(TensorFamily *family, PyObject *parameter) {
-    if (family == asked_) {
-      return family->lacks_grad(parameter);
+    if (Py_TYPE(parameter) == type_) {
+      return is_null_in(parameter);
     }
-    if (Py_TYPE(parameter) != type_) {
-      type_ = Py_TYPE(parameter);
-      offset_ = family->grad_offset(type_);
-    }
-    if (offset_ == 0) {
+    if (family != asked_) {
+      if (const std::size_t offset = family->grad_offset(Py_TYPE(parameter))) {
+        type_ = Py_TYPE(parameter);
+        offset_ = offset;
+        return is_null_in(parameter);
+      }
       asked_ = family;
-      return family->lacks_grad(parameter);
     }
+    return family->lacks_grad(parameter);
+  }
+
+private:
+  bool is_null_in(PyObject *parameter) const {
     const char *place = reinterpret_cast<const char *>(parameter) + offset_;
     return *reinterpret_cast<PyObject *const *>(place) == nullptr;
   }
 
-private:
-  TensorFamily *asked_ = nullptr;  // has a type whose gradients cannot be read in place
-  PyTypeObject *type_ = nullptr;
+  PyTypeObject *type_ = nullptr;  // of tensors whose gradient is at offset_
   std::size_t offset_ = 0;
+  TensorFamily *asked_ = nullptr;  // has a type whose gradients cannot be read in place
 };
 
 [[gnu::noinline]] void raise_no_tensor(PyObject *self_obj, PyObject *parameter) {
