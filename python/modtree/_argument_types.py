@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The types that annotations of tensors' functions name.
 
-Only type checkers import this file, and the stubs that are made of the annotations.
+Modules that are above the tensor import this file, and those below it only for type checkers:
+``_numpy_side`` gives them its names, which typing.get_type_hints() looks for.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 import collections
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modtree import _imports
 from modtree._tensor.devices import as_device
@@ -20,9 +20,7 @@ from modtree.files.sources.source import opened_as_it_is
 from modtree.files.torch.load import count_tensors, form_of, load_object
 from modtree.files.torch.old import HEAD
 from modtree.files.torch.writer import prepared
-
-if TYPE_CHECKING:
-    from modtree.types import FileLike
+from modtree.types import FileLike
 
 __all__ = ["load", "save"]
 

@@ -50,7 +50,7 @@ LAYERS = (
         "_tensor.size",
     ),
     ("_ops",),
-    ("_tensor",),
+    ("_tensor", "_argument_types"),
     ("_batching",),
     ("autograd",),
     ("families.numpy", "families.torch_exchange"),

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from modtree import _C
+from modtree._C import dtype
 from modtree._tensor import printing as _format
 from modtree._tensor.blas_threads import set_blas_threads
 from modtree._tensor.dtypes import bfloat16, float16
-
-if TYPE_CHECKING:
-    from modtree._argument_types import dtype
 
 __all__ = [
     "are_deterministic_algorithms_enabled",

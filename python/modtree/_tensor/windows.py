@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from modtree import _C
+from modtree._argument_types import Device, DType, Sizes, Tensor
 from modtree._C import as_tuple
 from modtree._ops.functions import stack
 from modtree._tensor.creation import make_at, numpy_dtype
 from modtree._tensor.dtypes import int64
 from modtree._tensor.from_data import from_numpy, tensor
-
-if TYPE_CHECKING:
-    from modtree._argument_types import Device, DType, Sizes, Tensor
 
 __all__ = [
     "bartlett_window",

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from modtree._argument_types import DType
 from modtree._C import as_dtype, fitted_number
 from modtree._ops import activation as activation_ops
 from modtree._tensor.creation import empty_like, zeros_like
@@ -13,9 +14,6 @@ from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_dim, need_tensor
-
-if TYPE_CHECKING:
-    from modtree._argument_types import DType
 
 __all__ = [
     "celu",

@@ -6,8 +6,9 @@ order.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from modtree._argument_types import Sizes, Tensor
 from modtree._ops import norm as norm_ops
 from modtree.nn import functional
 from modtree.nn.functional import (
@@ -52,9 +53,6 @@ from modtree.nn.functional.normalization import (
     normalize_nothing,
     track_instances,
 )
-
-if TYPE_CHECKING:
-    from modtree._argument_types import Sizes, Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modtree._argument_types import Ints
 from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
@@ -23,7 +24,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from modtree._argument_types import Ints
 
     class _Conv(Protocol):
         def __call__(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
+from modtree._argument_types import Ints
 from modtree._C import as_dtype
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from modtree._argument_types import Ints
 
     class _MaxPool(Protocol):
         @overload

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from modtree._argument_types import Sizes
 from modtree._ops import grid_sample as grid_sample_ops
 from modtree._ops.functions import stack
 from modtree._tensor.ranges import linspace
 from modtree._tensor.tensor import Tensor
-
-if TYPE_CHECKING:
-    from modtree._argument_types import Sizes
 
 __all__ = ["affine_grid", "grid_sample"]
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
+from modtree._argument_types import Ints
 from modtree._C import as_tuple
 from modtree._ops import unpool as unpool_ops
 from modtree._tensor.random_creation import rand
@@ -23,7 +24,6 @@ from modtree.nn.functional.pooling import (
 )
 
 if TYPE_CHECKING:
-    from modtree._argument_types import Ints
 
     class _LpPool(Protocol):
         def __call__(

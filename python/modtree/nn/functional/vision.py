@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from modtree._argument_types import Ints
 from modtree._C import as_dtype, as_tuple
 from modtree._ops import fold as fold_ops
 from modtree._ops import resample as resample_ops
@@ -20,9 +21,6 @@ from modtree.nn.functional.pooling import (
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-
-if TYPE_CHECKING:
-    from modtree._argument_types import Ints
 
 __all__ = [
     "channel_shuffle",
