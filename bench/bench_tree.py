@@ -26,7 +26,7 @@ class Walked:
     leaves or modules would be a second holder of them, on that side only.
     """
 
-    def __init__(self, label: str, build: Callable[[Side], Any], sides: list[Side]) -> None:
+    def __init__(self, label: str, build: Callable[..., Any], sides: list[Side]) -> None:
         self.label = label
         self.build = build
         self.sides = {s.name: s for s in sides}
@@ -207,7 +207,8 @@ def loads(w: Walked) -> Iterator[Row]:
     yield _assigning(w)
 
 
-def _all(w: Walked, first: bool) -> Iterator[Row]:
+def tree_rows(w: Walked, first: bool) -> Iterator[Row]:
+    """All of these; with ``first``, those of a tree that was just built too."""
     yield from walks(w, first)
     yield from state_dicts(w)
     yield from loads(w)
@@ -217,9 +218,9 @@ def _all(w: Walked, first: bool) -> Iterator[Row]:
 
 def expert_rows(sides: list[Side]) -> Iterator[Row]:
     w = Walked("experts", trees.expert_tree, sides)
-    return itertools.chain([construction(w)], _all(w, first=True))
+    return itertools.chain([construction(w)], tree_rows(w, first=True))
 
 
 def resnet_rows(sides: list[Side]) -> Iterator[Row]:
-    rows = _all(Walked("resnet50", trees.resnet50, sides), first=False)
+    rows = tree_rows(Walked("resnet50", trees.resnet50, sides), first=False)
     return (row.in_a_row(CALLS) for row in rows)

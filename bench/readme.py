@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from . import bench_dropin, bench_peers, bench_shares, plot
+from . import bench_dropin, bench_peers, bench_pythons, bench_shares, plot
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, TORCH_FLOOR, number, ratio_of
 
 _FRONT, _TREE, _TRAINING, _DROPIN = "bench-front", "bench", "bench-autograd", "bench-dropin"
@@ -20,6 +20,7 @@ _ALL_PEERS, _GROWTH = "bench-peers-all", "bench-peers-growth"
 
 _TREE_FILE, _DROPIN_FILE = "bench.json", "bench-dropin.json"
 _SHARES, _SHARES_FILE = "bench-shares", "bench-shares.json"
+_PYTHONS, _PYTHONS_FILE = "bench-pythons", "bench-pythons.json"
 
 #: README's rows: what it says of them, the file they come from, and their key or name there.
 _FRONT_ROWS = (
@@ -29,28 +30,6 @@ _FRONT_ROWS = (
     ("load, `m.load_state_dict(sd)`", _TREE_FILE, "experts.load"),
     ("decode a token, small Llama", _DROPIN_FILE, "Llama: greedy decoding"),
     ("a training step, small Llama", _DROPIN_FILE, "Llama: training step"),
-)
-
-#: Of the whole-tree rows one model is enough.
-_LEFT_OUT = ("ResNet-50: ", "expert tree: ")
-
-_ROWS = (
-    "construct.empty",
-    "bytes.empty",
-    "read.parameter",
-    "read.plain",
-    "write.parameter",
-    "call",
-    "experts.construct",
-    "experts.parameters",
-    "experts.named_parameters",
-    "experts.state_dict",
-    "experts.load",
-    "experts.train",
-    "experts.apply",
-    "experts.deepcopy",
-    "experts.dumps",
-    "experts.loads",
 )
 
 #: Of the whole-tree rows one model is enough.
@@ -215,6 +194,32 @@ def shares_text_of(record: dict[str, Any]) -> str:
     return f"{filled}\n\n{bench_shares.table(record['rows'])}"
 
 
+def pythons_text_of(record: dict[str, Any]) -> str:
+    """The same for the run of bench.bench_pythons: a table of instructions and one of times."""
+    machine, pythons = record["machine"], record["pythons"]
+    systems = ", ".join(p["machine"]["python"] for p in pythons)
+    text = (
+        f"The rows' floors, modtree with leaves of its own, and how many times its floor a row "
+        f"takes, on {systems} (commit {machine['commit']}), `python -m bench.bench_pythons`. The "
+        "last column has the largest of these ratios over that of the first. Instructions per item "
+        "first, on an expert tree of 48 experts and a chain of 120 modules:"
+    )
+    times = (
+        f"ns of CPU time per item on one thread of {machine['cpu']}, the least of processes that "
+        "take turns, on the trees of the table above:"
+    )
+    parts = [text, bench_pythons.table(pythons, "instructions")]
+    if pythons[0]["times"]:
+        parts += [times, bench_pythons.table(pythons, "times")]
+    filled = [
+        part
+        if part.startswith("|")
+        else textwrap.fill(part, 100, break_long_words=False, break_on_hyphens=False)
+        for part in parts
+    ]
+    return "\n\n".join(filled)
+
+
 def _peer_paragraph(record: dict[str, Any]) -> str:
     machine = record["machine"]
     text = (
@@ -285,9 +290,11 @@ def main() -> int:
     ):
         if record:
             _write(options.docs, mark, make(record))
-    shares = _read(options.folder / _SHARES_FILE)
+    shares, pythons = (_read(options.folder / f) for f in (_SHARES_FILE, _PYTHONS_FILE))
     if shares:
         _write(options.docs, _SHARES, shares_text_of(shares))
+    if pythons:
+        _write(options.docs, _PYTHONS, pythons_text_of(pythons))
     if peers:
         try:
             plot.draw_growth(peers, options.docs.with_name("growth.svg"))

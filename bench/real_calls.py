@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call
-from torch.nn.utils import parametrize
+from torch.func import functional_call, grad
+from torch.nn.utils import parametrizations, parametrize
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from . import dropin_models as models
@@ -44,6 +44,12 @@ def loop_over_list() -> Callable[[], Any]:
 def loop_over_indices() -> Callable[[], Any]:
     layers = nn.ModuleList(_identities())
     return lambda: [layers[i](1) for i in range(LAYERS)]
+
+
+def loop_over_slice() -> Callable[[], Any]:
+    """As models of transformers go through their layers."""
+    layers = nn.ModuleList(_identities())
+    return lambda: [layer(1) for layer in layers[:LAYERS]]
 
 
 def loop_over_plain_list() -> Callable[[], Any]:
@@ -94,6 +100,24 @@ def call_small_functionally() -> Callable[[], Any]:
     return lambda: functional_call(net, state, (x,))
 
 
+def gradient_by_functional_call() -> Callable[[], Any]:
+    """The inner step of MAML."""
+    net, x = _small(), torch.ones(1, 4)
+    state = {name: p.detach() for name, p in net.named_parameters()}
+    gradient = grad(lambda values: functional_call(net, values, (x,)).sum())
+    return lambda: gradient(state)
+
+
+def call_linear() -> Callable[[], Any]:
+    layer, x = nn.Linear(64, 64), torch.ones(8, 64)
+    return lambda: layer(x)
+
+
+def call_linear_with_weight_norm() -> Callable[[], Any]:
+    layer, x = parametrizations.weight_norm(nn.Linear(64, 64)), torch.ones(8, 64)
+    return lambda: layer(x)
+
+
 def read_weight() -> Callable[[], Any]:
     layer = nn.Linear(4, 4)
     return lambda: layer.weight
@@ -117,12 +141,16 @@ CALLS: dict[str, Callable[[], Program]] = {
         f"loop over a list of {LAYERS}": loop_over_plain_list,
         f"loop over a `ModuleList` of {LAYERS}": loop_over_list,
         f"`ModuleList[i]` {LAYERS} times": loop_over_indices,
+        f"loop over `ModuleList[:{LAYERS}]`": loop_over_slice,
         "`AveragedModel.update_parameters`, ViT": update_average,
         "`clip_grad_norm_`, ViT": clip_gradients,
         "`module.zero_grad(set_to_none=False)`, ViT": zero_grad_of_module,
         "`optimizer.zero_grad(set_to_none=False)`, ViT": zero_grad_of_optimizer,
         "call of a net of 3 layers": call_small,
         "the same by `functional_call`": call_small_functionally,
+        "`torch.func.grad` of the same": gradient_by_functional_call,
+        "call of a `Linear`": call_linear,
+        "the same with `weight_norm`": call_linear_with_weight_norm,
         "read of a weight": read_weight,
         "read of a parametrized weight": read_parametrized_weight,
     }.items()

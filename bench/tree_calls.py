@@ -81,11 +81,11 @@ def _join(names: list[str]) -> Callable[[], Any]:
     return lambda: dict.fromkeys(map(operator.add, prefixes, keys))
 
 
-def chain_rows(sides: list[Side]) -> Iterator[Row]:
+def chain_rows(sides: list[Side], links: int = 900) -> Iterator[Row]:
     """The chain; the floors are modtree on as many modules in one flat list, and the bytes of the
     chain's names where the operation makes names.
     """
-    w = Walked("chain900", trees.chain, sides)
+    w = Walked("chain900", lambda s: trees.chain(s, links), sides)
     length, join = len(w.module_names), _join(w.entries)
     flat = {s.name: trees.flat_links(s, length) for s in sides if s.name in (OURS, OURS_TORCH)}
     floors = {FLOOR: flat.get(OURS), TORCH_FLOOR: flat.get(OURS_TORCH)}

@@ -205,7 +205,7 @@ def construction(w: Walked) -> Row:
 
     def maker(s: Side) -> Callable[[], Any]:
         leaves = list(itertools.islice(s.leaves(), len(w.names)))
-        return lambda: trees.expert_tree(s, iter(leaves))
+        return lambda: w.build(s, iter(leaves))
 
     budgets = (Budget(400, OURS, None), Budget(400, OURS_TORCH, None))
     runs = {name: maker(s) for name, s in sides.items()}

@@ -22,7 +22,7 @@ class Unavailable(Exception):
     """Nothing can be counted here; the message says why."""
 
 
-def _total(part: Path) -> int:
+def total(part: Path) -> int:
     """The instructions of one of callgrind's parts."""
     found = re.search(r"^totals: (\d+)", part.read_text(), re.MULTILINE)
     if found is None:
@@ -46,7 +46,7 @@ def read(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         found = []
         for _ in range(row["attempts"]):
-            short, long = (_total(folder / f"out.{number + i}") for i in (2, 3))
+            short, long = (total(folder / f"out.{number + i}") for i in (2, 3))
             found.append(per_item(row, short, long))
             number += 3
         kept = {k: row[k] for k in ("key", "title", "per")}
