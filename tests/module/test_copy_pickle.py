@@ -280,6 +280,10 @@ def sort_of(impl):
     return m
 
 
+#: CPython 3.14 does not ask the memo for functions, numbers and classes.
+ATOMS_HAVE_A_MEMO = sys.version_info < (3, 14)
+
+
 @pytest.mark.parametrize("where", ["root", "child"])
 @pytest.mark.parametrize("name", ["function", "number", "kind", "p"])
 def test_what_the_memo_holds_already_is_taken(impl, where, name):
@@ -287,17 +291,19 @@ def test_what_the_memo_holds_already_is_taken(impl, where, name):
     other = "another" if name != "p" else param(impl, 5.0)
     root = m if where == "root" else impl.nn.Sequential(m)
     new = copy.deepcopy(root, {id(getattr(m, name)): other})
-    assert getattr(new if where == "root" else new[0], name) is other
+    expected = other if name == "p" or ATOMS_HAVE_A_MEMO else getattr(m, name)
+    assert getattr(new if where == "root" else new[0], name) is expected
 
 
 def test_the_memo_may_hold_the_registry_and_the_class(impl):
     m = sort_of(impl)
     assert copy.deepcopy(m, {id(m._parameters): {}}).__dict__["_parameters"] == {}
     other = importable(impl, Net)
-    assert type(copy.deepcopy(m, {id(type(m)): other})) is other
+    expected = other if ATOMS_HAVE_A_MEMO else type(m)
+    assert type(copy.deepcopy(m, {id(type(m)): other})) is expected
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="copies of atoms ask no table")
+@pytest.mark.skipif(not ATOMS_HAVE_A_MEMO, reason="copies of atoms ask no table")
 @pytest.mark.parametrize("kind", [int, type(identity), type])
 def test_a_table_of_the_module_copy_may_copy_atoms(impl, kind, monkeypatch):
     m = sort_of(impl)
