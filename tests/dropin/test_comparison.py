@@ -16,6 +16,7 @@ from helpers.dropin_programs import (
     compared,
     library_of,
     names,
+    result_of,
     started,
 )
 
@@ -54,6 +55,13 @@ def test_a_run_on_the_wrong_class_is_no_comparison():
 def test_failed_and_empty_runs_are_no_comparison():
     assert compared(outcome(False, "exit status 1"), outcome(True, a=1)) == ["plain: exit status 1"]
     assert compared(outcome(False), outcome(True)) == ["the program reported nothing"]
+
+
+def test_a_program_that_ends_the_same_way_on_both_sides_is_not_different():
+    plain, dropin = ("Signal 6 received by PID 25\n=====\n", "Signal 6 received by PID 7\n==\n")
+    assert result_of(outcome(False, plain), outcome(True, dropin))[0] == "plain torch fails too"
+    assert result_of(outcome(False, plain), outcome(True, "Signal 11"))[0] == "different"
+    assert result_of(outcome(False, a=1), outcome(True, a=1)) == ("equal", [])
 
 
 def test_every_program_is_run_and_belongs_to_a_library():
