@@ -100,7 +100,7 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
 
 // May python/dict_lookup.h read the tables of dicts, which are no part of CPython's API? Not in a
 // build with MODTREE_NO_INTERNALS.
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) &&    \
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 && !defined(Py_GIL_DISABLED) &&    \
     !defined(MODTREE_NO_INTERNALS)
 #define MODTREE_KNOWS_DICT_TABLES 1
 #else
