@@ -327,8 +327,9 @@ def test_no_side_has_a_second_holder_of_its_leaves(ours):
     m = w.trees[s.name]
     parameter = next(m.parameters())
     child = m.blocks
-    # The registry, the name here and the argument.
-    assert [sys.getrefcount(parameter), sys.getrefcount(child)] == [3, 3]
+    held = object()  # by this name, and up to CPython 3.13 as the argument
+    expected = sys.getrefcount(held) + 1  # the registry
+    assert [sys.getrefcount(parameter), sys.getrefcount(child)] == [expected, expected]
     assert len(rows) == 4
 
 

@@ -95,9 +95,9 @@ def test_help_of_an_operation():
         text = pydoc.plain(pydoc.render_doc(function))
         assert "exp(input, /, *, out=None)" in text and "    out: " in text
         assert "e to the power of each element." in text
-    assert "mul_(self: 'Tensor', other: 'Operand', /)" in pydoc.plain(
-        pydoc.render_doc(modtree.Tensor.mul_)
-    )
+    # CPython 3.14 shows annotations without quotes.
+    text = pydoc.plain(pydoc.render_doc(modtree.Tensor.mul_)).replace("'", "")
+    assert "mul_(self: Tensor, other: Operand, /)" in text
 
 
 def test_functions_say_their_types():
