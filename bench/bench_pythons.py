@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def read(folder: Path, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def time_once(python: str, wanted: str = "") -> Measured:
+def time_once(python: str, wanted: str = "", parts: Sequence[str] = PARTS) -> Measured:
     """One process of ``python -m bench`` on this Python."""
     build = ROOT / "build"
     build.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def time_once(python: str, wanted: str = "") -> Measured:
         record = Path(name) / "measured.pickle"
         command = [*shlex.split(python), "-m", "bench", "--record", str(record), "--sides", OURS]
         command += ["--rows", wanted, "--seconds", "0.5"]
-        _run([*command, *(word for part in PARTS for word in ("--only", part))], record)
+        _run([*command, *(word for part in parts for word in ("--only", part))], record)
         return pickle.loads(record.read_bytes())
 
 
@@ -131,6 +131,9 @@ def _arguments() -> argparse.Namespace:
         description="Compare the distances of rows from their floors on several CPythons.",
     )
     parser.add_argument("pythons", nargs="+", metavar="PYTHON", help="the first is compared with")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="time this part (may be repeated)"
+    )
     parser.add_argument("--rows", default="", help="measure rows whose key contains this text")
     parser.add_argument(
         "--rounds", type=int, default=3, help="processes that time, for each Python, in turns"
@@ -150,7 +153,7 @@ def main() -> int:
         timed: list[list[Measured]] = [[] for _ in options.pythons]
         for _ in range(options.rounds):
             for python, processes in zip(options.pythons, timed, strict=True):
-                processes.append(time_once(python, options.rows))
+                processes.append(time_once(python, options.rows, options.only or PARTS))
     except callgrind.Unavailable as error:
         print(error, file=sys.stderr)
         return 2

@@ -33,13 +33,13 @@ def exhaust(iterator: Iterator[Any]) -> None:
 
 
 class Plain:
-    """What the floors read and write."""
-
-    training = True
-    grad: Any = None
+    """What the floors read and write. A value of the class under the same name would keep CPython
+    from its quickest way, from 3.12 on.
+    """
 
     def __init__(self) -> None:
         self.training = True
+        self.grad: Any = None
 
 
 def plain_reads() -> tuple[Callable[[], None], int]:
