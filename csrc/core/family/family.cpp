@@ -76,13 +76,18 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
   } else {
     facts.family = native_family(found);
     facts.are_parameters = facts.family->are_parameters(type);
-    facts.by_identity = is_by_identity(*facts.family, type);
+    facts.by_identity = facts.family->is_told_by_address() || is_by_identity(*facts.family, type);
   }
   type_facts.store(type, version, facts);
   return facts;
 }
 
 }  // namespace
+
+PyObject *TensorFamily::filled(PyObject *, PyObject *, bool) {
+  PyErr_SetString(PyExc_NotImplementedError, "only immutable tensors are replaced by filled ones");
+  return nullptr;
+}
 
 TypeFacts find_type_facts(PyTypeObject *type) {
   if (is_common_plain_type(type)) {

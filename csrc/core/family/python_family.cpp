@@ -82,6 +82,13 @@ public:
         copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")),
+        copied_(object.attr("copied")),
+        filled_(object.attr("filled")),
+        in_place_of_(object.attr("in_place_of")),
+        takes_source_(object.attr("takes_source")),
+        immutable_(py::bool_(object.attr("immutable"))),
+        bare_parameters_(py::bool_(object.attr("bare_parameters"))),
+        told_by_address_(py::bool_(object.attr("told_by_address"))),
         copies_(object.attr("parameter_copies")),
         reader_(tensor_type_, parameter_type_, object.attr("tensor_access")) {}
 
@@ -115,6 +122,17 @@ public:
     return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_complex)
                                   : call(is_complex_, tensor));
   }
+
+  bool has_bare_parameters() const override { return bare_parameters_; }
+  bool is_told_by_address() const override { return told_by_address_; }
+  bool is_immutable() const override { return immutable_; }
+  PyObject *filled(PyObject *tensor, PyObject *source, bool as_it_is) override {
+    return call(filled_, tensor, source, as_it_is ? Py_True : Py_False);
+  }
+  PyObject *in_place_of(PyObject *value, PyObject *tensor) override {
+    return call(in_place_of_, value, tensor);
+  }
+  int takes_source(PyObject *value) override { return truth_of(call(takes_source_, value)); }
 
   PyObject *shape(PyObject *tensor) override {
     return ask(TensorAttribute::shape, names.shape, shape_, tensor);
@@ -230,6 +248,9 @@ public:
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
   PyObject *copy_parameter(PyObject *tensor) override {
+    if (!copied_.is_none()) {
+      return call(copied_, tensor);
+    }
     return reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()
                ? copies_.copy(tensor)
                : nullptr;
@@ -313,6 +334,8 @@ private:
       no_grad_, is_grad_enabled_, set_grad_enabled_;
   py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_,
       is_overwriting_, is_swapping_, copy_into_, copy_all_, to_, empty_like_;
+  py::object copied_, filled_, in_place_of_, takes_source_;
+  const bool immutable_, bare_parameters_, told_by_address_;
   ParameterCopies copies_;
   TensorReader reader_;
 };

@@ -23,13 +23,16 @@ __all__ = ["TensorFamily", "family_of", "find", "is_lazy", "is_parameter", "regi
 _families: dict[str, TensorFamily | str] = {
     "modtree": "modtree.families.numpy",
     "torch": "modtree.families.torch",
+    "jax": "modtree.families.jax",
+    "jaxlib": "modtree.families.jax",
 }
 
 # Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and
-# need no family, and torch may be half imported when its first module is made.
+# need no family, and a library may be half imported when its first module is made.
 _tensor_home = {
-    "modtree.families.numpy": "modtree._tensor.tensor",
-    "modtree.families.torch": "torch",
+    "modtree.families.numpy": ("modtree._tensor.tensor", "Tensor"),
+    "modtree.families.torch": ("torch", "Tensor"),
+    "modtree.families.jax": ("jax", None),  # tracers have no base in common with arrays
 }
 
 # Answers for the callers in Python; the native code has a cache of its own.
@@ -126,11 +129,15 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     entry = _families[root]
     if not isinstance(entry, str):
         return entry
-    library = sys.modules.get(_tensor_home.get(entry, root))
+    home, name = _tensor_home.get(entry, (root, None))
+    library = sys.modules.get(home)
     if library is None:
         return None
-    if entry in _tensor_home:
-        tensor_class = vars(library).get("Tensor")
+    if name is None:
+        if getattr(getattr(library, "__spec__", None), "_initializing", False):
+            return None
+    else:
+        tensor_class = vars(library).get(name)
         if not any(base is tensor_class for base in mro):
             return None
     family = importlib.import_module(entry).family

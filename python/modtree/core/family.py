@@ -95,6 +95,19 @@ class TensorFamily:
     #: and the two classes above have no lazy tensors. Native code then asks the tensor instead of
     #: calling the method of the family.
     has_common_names: bool = False
+    #: True when a tensor without a mark can be a parameter: where ``register_parameter`` is given
+    #: one, and where one is assigned to the name of a parameter. Under a new name it is a plain
+    #: attribute unless :meth:`is_parameter` says that it is marked.
+    bare_parameters: bool = False
+    #: True when tensors never change. ``load_state_dict``, ``to()`` and the like then put another
+    #: tensor into the registries, once for all names of a tensor: see :meth:`filled`.
+    immutable: bool = False
+    #: True when tensors are told apart by their addresses, whatever their classes say of ``==`` and
+    #: ``hash()`` (which may compare values, or be missing).
+    told_by_address: bool = False
+    #: ``copied(tensor)`` makes the copies of ``copy.deepcopy`` of a module. None: the tensor's own
+    #: ``__deepcopy__`` does.
+    copied: Callable[[Any], Any] | None = None
     #: How native code makes the copies of ``copy.deepcopy``; None: the parameters' own method does.
     parameter_copies: ParameterCopies | None = None
     #: How native code reads tensors of the two classes above; None: by their names alone.
@@ -229,6 +242,29 @@ class TensorFamily:
     def copy_into(self, tensor: Any, source: Any) -> None:
         """Copies values with conversion of dtype; ``source`` may be a tensor of another family."""
         tensor.copy_(source)
+
+    def filled(self, tensor: Any, source: Any, as_it_is: bool) -> Any:
+        """What takes the place of an immutable tensor when ``source`` is loaded: a new object of
+        this family with the values of that, marked as the tensor is.
+
+        Args:
+            tensor: What the module holds.
+            source: The value in the state dict, which may be of another family.
+            as_it_is: Keep dtype and device of the source (``assign=True``), not of the tensor.
+        """
+        raise NotImplementedError(f"{self.name} tensors are not immutable: copy_into() fills them")
+
+    def in_place_of(self, value: Any, tensor: Any) -> Any:
+        """What a module stores when a value without a mark is assigned to the name of a parameter:
+        what is noted of that one goes on. Asked where ``bare_parameters`` is true.
+        """
+        return value
+
+    def takes_source(self, value: Any) -> bool:
+        """Does ``load_state_dict`` read tensors of this family from such a value, which is not a
+        tensor of any family? It must have a ``shape``.
+        """
+        return False
 
     #: ``copy_all(tensors, sources)`` makes many copies of :meth:`copy_into` in one call and returns
     #: True; or returns False, when they must be made one by one. The tensors are different ones,

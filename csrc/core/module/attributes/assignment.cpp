@@ -157,6 +157,25 @@ int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, Tens
   return register_by_call(module, name, value);
 }
 
+// A tensor without a mark, under the name of a parameter.
+[[gnu::noinline]] int assign_bare_parameter(ModuleObject *module, PyObject *name, PyObject *value,
+                                            TensorFamily *family) {
+  PyObject *parameters;
+  py::object keep;
+  const int found = registry(module, Slot::parameters, &parameters, &keep);
+  const auto held = py::reinterpret_borrow<py::object>(parameters);
+  const auto old =
+      py::reinterpret_steal<py::object>(found > 0 ? PyObject_GetItem(held.ptr(), name) : nullptr);
+  if (!old) {
+    return -1;
+  }
+  if (old.is_none()) {
+    return assign_parameter(module, name, value, family);
+  }
+  const auto stored = py::reinterpret_steal<py::object>(family->in_place_of(value, old.ptr()));
+  return stored ? assign_parameter(module, name, stored.ptr(), family) : -1;
+}
+
 // True if the name has a dot, or is empty. -1 on error.
 inline int is_odd_child_name(PyObject *name) {
   const Py_ssize_t length = PyUnicode_GET_LENGTH(name);
@@ -318,6 +337,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   if (known != 0) {
     if (known > 0 && value == Py_None) {
       return call_register_parameter(module, name, value);
+    }
+    if (known > 0 && kind == ValueKind::tensor && family->has_bare_parameters()) {
+      return assign_bare_parameter(module, name, value, family);
     }
     return known < 0
                ? -1

@@ -117,7 +117,7 @@ int check_parameter(PyObject *name, PyObject *value) {
   if (value_kind(value, &kind, &family) < 0) {
     return -1;
   }
-  if (kind != ValueKind::parameter) {
+  if (kind != ValueKind::parameter && !(family && family->has_bare_parameters())) {
     return raise_wrong_value(
         "cannot assign '%U' object to parameter '%U' (torch.nn.Parameter or None required)", value,
         name);

@@ -47,7 +47,7 @@ int check_converted(ModuleObject *module, PyObject *key, PyObject *converted) {
 // Only what register_parameter takes can be replaced by a new parameter. -1 with AssertionError.
 int check_replaceable(ModuleObject *module, PyObject *key, TensorFamily *family,
                       PyObject *parameter) {
-  const int is_parameter = family->is_parameter(parameter);
+  const int is_parameter = family->may_be_parameter(parameter);
   const int non_leaf = is_parameter > 0 ? family->has_grad_fn(parameter) : -1;
   const std::string owner = short_type_text(module), type = type_text(parameter);
   if (is_parameter == 0) {
@@ -87,7 +87,18 @@ MemberConversion::MemberConversion(PyObject *fn)
     : fn_(py::reinterpret_borrow<py::object>(fn)),
       is_function_(PyFunction_Check(fn)),
       torch_to_(fn),
-      keep_ties_(is_keep_ties(fn)) {}
+      keep_ties_(is_keep_ties(fn)) {
+  if (keep_ties_) {
+    ties_ = fn_;
+  }
+}
+
+PyObject *MemberConversion::ties() {
+  if (!ties_) {
+    ties_ = py::reinterpret_steal<py::object>(new_keep_ties(fn_.ptr()));
+  }
+  return ties_.ptr();
+}
 
 // The switches of modtree.__future__, and those of the library for its own tensors.
 int MemberConversion::ask_switches(TensorFamily *family) {
@@ -170,8 +181,8 @@ int MemberConversion::convert_items(ModuleObject *module, PyObject *mapping) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }
     if ((family != asked_ && ask_switches(family) < 0) || no_grad_.enter(family) < 0 ||
-        (keep_ties_ ? convert_tied(module, key.ptr(), family, parameter.ptr())
-                    : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
+        (keeps_ties(family) ? convert_tied(module, key.ptr(), family, parameter.ptr())
+                            : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
       return -1;
     }
   }
@@ -193,12 +204,15 @@ inline int MemberConversion::convert_parameter(ModuleObject *module, PyObject *k
 // The same for a parameter that may have been met under another name.
 int MemberConversion::convert_tied(ModuleObject *module, PyObject *key, TensorFamily *family,
                                    PyObject *parameter) {
-  PyObject *known;
-  const int found = find_converted(fn_.ptr(), parameter, &known);
-  if (found != 0) {
+  PyObject *ties = this->ties(), *known;
+  const int found = ties ? find_converted(ties, parameter, &known) : -1;
+  if (found < 0) {
+    return -1;
+  }
+  if (found > 0) {
     const auto replacement = py::reinterpret_steal<py::object>(known);
-    if (found < 0 || replacement.ptr() == parameter) {
-      return found < 0 ? -1 : 0;
+    if (replacement.ptr() == parameter) {
+      return 0;
     }
     return store_registered(module, Slot::parameters, key, known);
   }
@@ -207,7 +221,7 @@ int MemberConversion::convert_tied(ModuleObject *module, PyObject *key, TensorFa
   if (!converted || take_converted(module, key, family, parameter, converted.ptr(), &stored) < 0) {
     return -1;
   }
-  return remember_converted(fn_.ptr(), parameter, stored.ptr());
+  return remember_converted(ties, parameter, stored.ptr());
 }
 
 struct MemberConversion::Pair {
@@ -404,12 +418,18 @@ int MemberConversion::convert_buffers(ModuleObject *module) {
     }
     const auto key = py::reinterpret_borrow<py::object>(key_ptr);
     const auto buffer = py::reinterpret_borrow<py::object>(value_ptr);
-    PyObject *known = nullptr;
-    const int found = keep_ties_ ? find_converted(fn_.ptr(), buffer.ptr(), &known) : 0;
+    TensorFamily *family;
+    const int is_tensor = keep_ties_ ? 0 : families_.find(buffer.ptr(), &family);
+    const bool keeps = keep_ties_ || (is_tensor > 0 && family->is_immutable());
+    PyObject *ties = keeps ? this->ties() : nullptr, *known = nullptr;
+    if (is_tensor < 0 || (keeps && !ties)) {
+      return -1;
+    }
+    const int found = keeps ? find_converted(ties, buffer.ptr(), &known) : 0;
     const auto converted =
         py::reinterpret_steal<py::object>(found != 0 ? known : call(nullptr, buffer.ptr()));
-    if (!converted || (keep_ties_ && !found &&
-                       remember_converted(fn_.ptr(), buffer.ptr(), converted.ptr()) < 0)) {
+    if (!converted ||
+        (keeps && !found && remember_converted(ties, buffer.ptr(), converted.ptr()) < 0)) {
       return -1;
     }
     // A table of another class may keep something else than it is given.

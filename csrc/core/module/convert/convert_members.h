@@ -46,10 +46,15 @@ private:
   int may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted);
   int ask_switches(TensorFamily *family);
 
+  bool keeps_ties(TensorFamily *family) const { return keep_ties_ || family->is_immutable(); }
+  // Where the conversion remembers what tensors became: borrowed, null on error.
+  PyObject *ties();
+
   // What fn makes of a tensor: new reference, null on error.
   PyObject *call(TensorFamily *family, PyObject *tensor);
 
   py::object fn_;
+  py::object ties_;   // KeepTies: `fn_` if it is one, or made when the first immutable tensor comes
   bool is_function_;  // a Python function
   TorchTo torch_to_;
   NoGradScopes no_grad_;

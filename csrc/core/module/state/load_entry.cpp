@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/load_entry.h"
 
+#include "module/state/replaced_tensors.h"
 #include "module/torch_facts.h"
+
 namespace modtree {
 
 namespace {
@@ -143,6 +145,9 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
   if (is_tensor == 0) {
     is_tensor = is_tensor_like(source->ptr());
   }
+  if (is_tensor == 0 && entry.family) {
+    is_tensor = entry.family->takes_source(source->ptr());
+  }
   if (is_tensor <= 0) {
     if (is_tensor == 0) {
       *message = steal(PyUnicode_FromFormat("While copying the parameter named \"%U\", expected "
@@ -198,6 +203,9 @@ int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source)
   const int swap = swaps(entry, mode);
   if (swap != 0) {
     return swap < 0 ? -1 : swap_in(entry, mode, source);
+  }
+  if (entry.family->is_immutable()) {
+    return replace_entry(entry, mode, source);
   }
   if (!mode.assign) {
     return entry.family->copy_into(entry.tensor, source);

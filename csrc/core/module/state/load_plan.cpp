@@ -341,7 +341,7 @@ private:
   // Will the module refuse what is assigned to an entry of its parameters, a tensor in the place of
   // another that is no Parameter either? -1 on error.
   static int refuses_assignment(const LoadEntry &entry, PyObject *source) {
-    const int has_parameter = entry.family->is_parameter(entry.tensor);
+    const int has_parameter = entry.family->may_be_parameter(entry.tensor);
     if (has_parameter || overrides(as_module(entry.module), Virtual::setattr)) {
       return has_parameter < 0 ? -1 : 0;
     }

@@ -14,6 +14,7 @@
 #include "module/state/load_findings.h"
 #include "module/state/load_module.h"
 #include "module/state/load_plan.h"
+#include "module/state/replaced_tensors.h"
 #include "module/state/running_plan.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
@@ -53,7 +54,7 @@ public:
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
-        raise_held_error() < 0 ||
+        replaced_.settle(root) < 0 || raise_held_error() < 0 ||
         (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
@@ -505,6 +506,7 @@ private:
   const bool strict_;
   const LoadMode mode_;
   const bool copies_;  // values, from the checkpoint's tensors into those of the modules
+  ReplacedTensors replaced_;
   CheckpointMetadata metadata_;
   LoadFindings findings_;
   std::vector<RunningPlan> running_;
