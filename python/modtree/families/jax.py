@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""jax arrays as leaves of a module tree; imported when the first of them is met.
+
+Arrays never change, so the registries of a module hold other arrays after a load or a conversion.
+What a module knows of an array beyond its values (that it is a parameter, whether gradients are
+wanted) is noted in attributes of the array object. Tracers, which stand for arrays while jax traces
+a function, do not take attributes: those that are marked are listed here.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from modtree.core import family as base
+from modtree.core.families import family_of
+
+_Array = jax.Array
+_Tracer = jax.core.Tracer
+_ArrayImpl = type(jnp.zeros(()))
+_Shape = jax.ShapeDtypeStruct
+
+_MARKS = ("_is_param", "_is_buffer", "persistent", "requires_grad")
+
+
+class ParameterShape(_Shape):
+    """A parameter on the meta device: a shape and a dtype."""
+
+    requires_grad: bool
+
+    def __init__(self, shape: Any, dtype: Any, requires_grad: bool = True, **kwargs: Any) -> None:
+        super().__init__(shape, dtype, **kwargs)
+        self.requires_grad = requires_grad
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.shape, self.dtype, self.requires_grad)
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+
+class _Marks:
+    """What is noted of a tracer."""
+
+    def __init__(self, tracer: Any) -> None:
+        key = id(tracer)
+        self.tracer = weakref.ref(tracer, lambda _: _marked_tracers.pop(key, None))
+
+
+_marked_tracers: dict[int, _Marks] = {}
+
+
+def _marks_of(tensor: Any) -> Any:
+    """The object with the marks of a tensor, which has some or not."""
+    if isinstance(tensor, _Tracer):
+        marks = _marked_tracers.get(id(tensor))
+        return marks if marks is not None and marks.tracer() is tensor else None
+    return tensor
+
+
+def _mark(tensor: Any, **marks: Any) -> Any:
+    holder = tensor
+    if isinstance(tensor, _Tracer):
+        holder = _marks_of(tensor) or _Marks(tensor)
+        _marked_tracers[id(tensor)] = holder
+    for name, value in marks.items():
+        setattr(holder, name, value)
+    return tensor
+
+
+def _noted(tensor: Any) -> dict[str, Any]:
+    """The marks of a tensor."""
+    holder = _marks_of(tensor)
+    found = {name: getattr(holder, name, None) for name in _MARKS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _own_object(array: Any) -> Any:
+    """Another object over the same memory, which can have marks of its own."""
+    if type(array) is not _ArrayImpl:
+        return array
+    try:
+        return _ArrayImpl(
+            array.aval,
+            array.sharding,
+            array._arrays,
+            committed=array._committed,
+            _skip_checks=True,
+        )
+    except (AttributeError, TypeError):  # not a public constructor
+        return copy.copy(array)
+
+
+def _is_inexact(tensor: Any) -> bool:
+    return jnp.issubdtype(tensor.dtype, jnp.inexact)
+
+
+# -- values of other kinds -------------------------------------------------------------------------
+
+
+def as_jax(value: Any) -> Any:
+    """A jax array with the values of a tensor of any family, or of a NumPy array."""
+    family = family_of(value)
+    if family is None:
+        if isinstance(value, (np.ndarray, np.generic)):
+            return jnp.asarray(value)
+        raise TypeError(
+            f"cannot make a jax array of '{type(value).__name__}': expected a tensor of a library "
+            f"with a registered family (modtree.families.register), or a NumPy array"
+        )
+    if family.name == "jax":
+        return value
+    if family.is_meta(value):
+        return _Shape(tuple(family.shape(value)), as_jax_dtype(family.dtype_name(value)))
+    return jnp.asarray(np.asarray(family.to_numpy(value)))
+
+
+def as_jax_dtype(dtype: Any) -> np.dtype | None:
+    """The dtype of that name: of a dtype of any library; None for None."""
+    if dtype is None:
+        return None
+    try:
+        return jnp.dtype(dtype)
+    except TypeError:
+        pass
+    name = str(dtype).rpartition(".")[2]
+    try:
+        return jnp.dtype(name)
+    except TypeError:
+        raise TypeError(f"jax has no dtype named like {dtype!r}; pass one of jax.numpy") from None
+
+
+def as_jax_device(device: Any) -> Any:
+    """A device or sharding as ``jax.device_put`` takes it; ``"cpu"`` and ``"cpu:1"`` by name."""
+    if device is None or isinstance(device, (jax.Device, jax.sharding.Sharding)):
+        return device
+    name, _, index = str(device).partition(":")
+    if name == "meta":
+        return "meta"
+    if isinstance(device, int):
+        name, index = jax.default_backend(), str(device)
+    try:
+        found = jax.devices({"cuda": "gpu"}.get(name, name))
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"jax has no device {str(device)!r}; it has {', '.join(map(str, jax.devices()))}"
+        ) from error
+    place = int(index or 0)
+    if place >= len(found):
+        raise RuntimeError(f"jax has {len(found)} devices of the kind {name!r}, not {device!r}")
+    return found[place]
+
+
+# -- the family ------------------------------------------------------------------------------------
+
+
+class JaxFamily(base.TensorFamily):
+    name = "jax"
+    tensor_type = _Array
+    parameter_type = ParameterShape
+    bare_parameters = True
+    immutable = True
+    told_by_address = True
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, (_Array, _Tracer, _Shape))
+
+    # -- what is it? -------------------------------------------------------------------------------
+
+    @staticmethod
+    def is_parameter(tensor: Any) -> bool:
+        return bool(getattr(_marks_of(tensor), "_is_param", False)) or isinstance(
+            tensor, ParameterShape
+        )
+
+    @staticmethod
+    def is_buffer(tensor: Any) -> bool:
+        return bool(getattr(_marks_of(tensor), "_is_buffer", False))
+
+    @staticmethod
+    def is_meta(tensor: Any) -> bool:
+        return isinstance(tensor, _Shape)
+
+    @staticmethod
+    def is_floating_point(tensor: Any) -> bool:
+        return jnp.issubdtype(tensor.dtype, jnp.floating)
+
+    @staticmethod
+    def is_complex(tensor: Any) -> bool:
+        return jnp.issubdtype(tensor.dtype, jnp.complexfloating)
+
+    @staticmethod
+    def shape(tensor: Any) -> tuple[int, ...]:
+        return tensor.shape
+
+    @staticmethod
+    def dtype_name(tensor: Any) -> str:
+        return str(tensor.dtype)
+
+    @staticmethod
+    def type_name(tensor: Any) -> str:
+        kind = "jax.ShapeDtypeStruct" if isinstance(tensor, _Shape) else "jax.Array"
+        return f"{kind} ({tensor.dtype})"
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def requires_grad(tensor: Any) -> bool:
+        noted = getattr(_marks_of(tensor), "requires_grad", None)
+        return _is_inexact(tensor) if noted is None else noted
+
+    @staticmethod
+    def set_requires_grad(tensor: Any, flag: bool) -> None:
+        if flag and not _is_inexact(tensor):
+            raise RuntimeError(
+                f"only arrays of floating point and complex dtype can require gradients, got "
+                f"{tensor.dtype}"
+            )
+        _mark(tensor, requires_grad=bool(flag))
+
+    @staticmethod
+    def has_grad_fn(tensor: Any) -> bool:
+        return False
+
+    @staticmethod
+    def grad(tensor: Any) -> None:
+        return None
+
+    @staticmethod
+    def set_grad(tensor: Any, grad: Any) -> None:
+        if grad is not None:
+            _refuse_grad()
+
+    @staticmethod
+    def zero_grad(tensor: Any, set_to_none: bool) -> None:
+        pass
+
+    # -- handles and storage -----------------------------------------------------------------------
+
+    @staticmethod
+    def detach(tensor: Any) -> Any:
+        return tensor
+
+    def make_parameter(self, data: Any, requires_grad: bool) -> Any:
+        if requires_grad and not _is_inexact(data):
+            raise RuntimeError(
+                f"only arrays of floating point and complex dtype can require gradients, got "
+                f"{data.dtype}: pass requires_grad=False"
+            )
+        if isinstance(data, _Shape):
+            return ParameterShape(data.shape, data.dtype, requires_grad, sharding=data.sharding)
+        return _mark(_own_object(data), _is_param=True, requires_grad=bool(requires_grad))
+
+    def make_buffer(self, data: Any, persistent: bool) -> Any:
+        return _mark(_own_object(data), _is_buffer=True, persistent=persistent)
+
+    def can_set_data(self, tensor: Any, other: Any) -> bool:
+        return False
+
+    def set_data(self, tensor: Any, other: Any) -> NoReturn:
+        raise TypeError("a jax array cannot be given other data: assign a new array to its name")
+
+    def copy_into(self, tensor: Any, source: Any) -> NoReturn:
+        raise TypeError("nothing can be copied into a jax array: assign a new array to its name")
+
+    def filled(self, tensor: Any, source: Any, as_it_is: bool) -> Any:
+        noted = _noted(tensor)
+        array = as_jax(source)
+        if not as_it_is:
+            if isinstance(tensor, _Shape):
+                return tensor
+            array = array if array.dtype == tensor.dtype else array.astype(tensor.dtype)
+            if not isinstance(tensor, _Tracer) and not isinstance(array, (_Tracer, _Shape)):
+                array = _placed_like(array, tensor)
+        if isinstance(array, _Shape):
+            if isinstance(tensor, ParameterShape) or noted.get("_is_param"):
+                return self.make_parameter(array, self.requires_grad(tensor))
+            return array
+        if isinstance(tensor, ParameterShape):
+            noted = {"_is_param": True, "requires_grad": tensor.requires_grad}
+        return _mark(_own_object(array), **noted)
+
+    def in_place_of(self, value: Any, tensor: Any) -> Any:
+        if isinstance(value, (_Shape, _Tracer)):
+            return value
+        return _mark(value, _is_param=True, requires_grad=self.requires_grad(tensor))
+
+    def takes_source(self, value: Any) -> bool:
+        return isinstance(value, (np.ndarray, np.generic))
+
+    @staticmethod
+    def copied(tensor: Any) -> Any:
+        if isinstance(tensor, ParameterShape):
+            return ParameterShape(tensor.shape, tensor.dtype, tensor.requires_grad)
+        if isinstance(tensor, _Shape):
+            return copy.copy(tensor)
+        return _mark(copy.deepcopy(tensor), **_noted(tensor))
+
+    def to_numpy(self, tensor: Any) -> Any:
+        return np.asarray(tensor)
+
+    def converted(self, source: Any) -> Any:
+        family = family_of(source)
+        tensor = as_jax(source)
+        if family is not None and family.is_parameter(source):
+            return self.make_parameter(tensor, family.requires_grad(source))
+        return tensor
+
+    # -- conversions -------------------------------------------------------------------------------
+
+    def to(
+        self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
+    ) -> Any:
+        if memory_format is not None:
+            raise TypeError("jax arrays do not have memory formats: leave memory_format out")
+        place, kind = as_jax_device(device), as_jax_dtype(dtype)
+        if isinstance(tensor, _Shape):
+            if place not in (None, "meta"):
+                raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+            return tensor if kind in (None, tensor.dtype) else _Shape(tensor.shape, kind)
+        if place == "meta":
+            return _Shape(tensor.shape, tensor.dtype if kind is None else kind)
+        result = tensor if kind in (None, tensor.dtype) else tensor.astype(kind)
+        return result if place is None else jax.device_put(result, place)
+
+    def empty_like(self, tensor: Any, device: Any) -> Any:
+        place = as_jax_device(device)
+        if place == "meta" or (place is None and isinstance(tensor, _Shape)):
+            return _Shape(tensor.shape, tensor.dtype)
+        zeros = jnp.zeros(tensor.shape, tensor.dtype)
+        if place is None:
+            return _placed_like(zeros, tensor)
+        return jax.device_put(zeros, place)
+
+    def stack(self, tensors: Any) -> Any:
+        return jnp.stack(list(tensors))
+
+
+def _placed_like(array: Any, tensor: Any) -> Any:
+    """The array on the devices of another one, where that has been put there on purpose."""
+    if tensor.committed and array.sharding != tensor.sharding:
+        return jax.device_put(array, tensor.sharding)
+    return array
+
+
+def _refuse_grad() -> NoReturn:
+    raise AttributeError(
+        "a jax array does not have a gradient: compute gradients with modtree.jax.grad() or "
+        "value_and_grad(), which return them"
+    )
+
+
+family = JaxFamily()
