@@ -247,6 +247,7 @@ public:
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
+  bool copies_itself() const override { return !copied_.is_none(); }
   PyObject *copy_parameter(PyObject *tensor) override {
     if (!copied_.is_none()) {
       return call(copied_, tensor);

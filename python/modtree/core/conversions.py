@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from modtree import _C
-from modtree.core.families import family_of
+from modtree.core.families import family_of, is_device
 
 _M = TypeVar("_M", bound=_C.ModuleBase)
 
@@ -36,12 +36,16 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    """A dtype of any library, or a class that NumPy takes for one."""
+    """A dtype of any library or its name, or a class that NumPy takes for one."""
+    if isinstance(value, str):
+        return value in _DTYPE_NAMES
     if isinstance(value, builtins.type):
-        return issubclass(value, (np.generic, builtins.float, complex, int))
+        known = issubclass(value, (np.generic, builtins.float, complex, int))
+        return known or isinstance(getattr(value, "dtype", None), np.dtype)  # those of jax.numpy
     return builtins.type(value).__name__ == "dtype" or isinstance(value, np.dtype)
 
 
+_DTYPE_NAMES = frozenset("float16 float32 float64 bfloat16 complex64 complex128".split())
 _DEVICE_TYPES = frozenset(
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
     "mtia privateuseone".split()
@@ -51,6 +55,8 @@ _DEVICE_TYPES = frozenset(
 def _check_device(device: Any) -> None:
     """Whether a device is meant at all; if a tensor can go there is for its library to say."""
     if device is None or isinstance(getattr(device, "type", None), str):
+        return
+    if is_device(device):
         return
     if isinstance(device, bool) or not isinstance(device, (str, int)):
         raise TypeError(f"to() expected a device, a dtype or a tensor, got {device!r:.80}")
@@ -127,10 +133,15 @@ def _dtype_kind(dtype: Any) -> str:
         return "floating"
     if getattr(dtype, "is_complex", False):
         return "complex"
-    kind = getattr(getattr(dtype, "dtype", dtype), "kind", None)
+    known = getattr(dtype, "dtype", dtype)
+    kind = getattr(known, "kind", None)
     if kind is None and isinstance(dtype, builtins.type):
         kind = np.dtype(dtype).kind
-    return {"f": "floating", "c": "complex"}.get(kind or "", "other")
+    # Those of the package ml_dtypes say of themselves that they are "V".
+    name = dtype if isinstance(dtype, str) else known.name if kind == "V" else ""
+    if name.startswith(("float", "bfloat")):
+        return "floating"
+    return {"f": "floating", "c": "complex"}.get(kind or name[:1], "other")
 
 
 def to(self: _M, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> _M:

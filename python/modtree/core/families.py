@@ -17,7 +17,15 @@ from typing import Any
 from modtree import _C
 from modtree.core.family import TensorFamily
 
-__all__ = ["TensorFamily", "family_of", "find", "is_lazy", "is_parameter", "register"]
+__all__ = [
+    "TensorFamily",
+    "family_of",
+    "find",
+    "is_device",
+    "is_lazy",
+    "is_parameter",
+    "register",
+]
 
 # Root module of a library -> its family, or the name of the module that has it as ``family``.
 _families: dict[str, TensorFamily | str] = {
@@ -120,6 +128,12 @@ def is_lazy(value: Any) -> bool:
     """Is it a parameter or buffer whose shape is not known yet?"""
     family = family_of(value)
     return family is not None and bool(family.is_uninitialized(value))
+
+
+def is_device(value: Any) -> bool:
+    """Is it a device of a library whose family was met?"""
+    met = {id(entry): entry for entry in _families.values() if not isinstance(entry, str)}
+    return any(family.is_device(value) for family in met.values())
 
 
 def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:

@@ -304,6 +304,10 @@ class TensorFamily:
         """
         raise NotImplementedError
 
+    def is_device(self, value: Any) -> bool:
+        """Is it a device of the library, or the name of one that torch does not have?"""
+        return False
+
     def empty_like(self, tensor: Any, device: Any) -> Any:
         """A tensor of the same shape and dtype with unset values, on a device."""
         raise NotImplementedError

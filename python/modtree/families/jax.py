@@ -10,6 +10,7 @@ a function, do not take attributes: those that are marked are listed here.
 from __future__ import annotations
 
 import copy
+import copyreg
 import weakref
 from typing import Any, NoReturn
 
@@ -98,6 +99,21 @@ def _own_object(array: Any) -> Any:
 
 def _is_inexact(tensor: Any) -> bool:
     return jnp.issubdtype(tensor.dtype, jnp.inexact)
+
+
+def _reduce(array: Any) -> tuple[Any, ...]:
+    """As jax pickles arrays, with the mark of those that are not trained."""
+    reduced = array.__reduce__()
+    if getattr(array, "requires_grad", True):
+        return reduced
+    return _rebuild, (_noted(array), *reduced[:2])
+
+
+def _rebuild(marks: dict[str, Any], function: Any, arguments: tuple[Any, ...]) -> Any:
+    return _mark(function(*arguments), **marks)
+
+
+copyreg.pickle(_ArrayImpl, _reduce)
 
 
 # -- values of other kinds -------------------------------------------------------------------------
@@ -312,6 +328,11 @@ class JaxFamily(base.TensorFamily):
         return tensor
 
     # -- conversions -------------------------------------------------------------------------------
+
+    def is_device(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return value.partition(":")[0] in ("gpu", "tpu", "rocm")
+        return isinstance(value, (jax.Device, jax.sharding.Sharding))
 
     def to(
         self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any
