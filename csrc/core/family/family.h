@@ -90,8 +90,6 @@ public:
   // that method is to be called: the value is something else, or is not copied as the library has
   // it.
   virtual PyObject *copy_parameter(PyObject *) { return nullptr; }
-  // Does that copy every tensor, whatever `__deepcopy__` its class has?
-  virtual bool copies_itself() const { return false; }
   // The object that owns the memory of a tensor which copy_with_memory() copies: new reference.
   // Null without an error where `__deepcopy__` is to be called.
   virtual PyObject *memory_of(PyObject *) { return nullptr; }

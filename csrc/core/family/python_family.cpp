@@ -82,7 +82,6 @@ public:
         copy_all_(object.attr("copy_all")),
         to_(object.attr("to")),
         empty_like_(object.attr("empty_like")),
-        copied_(object.attr("copied")),
         filled_(object.attr("filled")),
         in_place_of_(object.attr("in_place_of")),
         takes_source_(object.attr("takes_source")),
@@ -247,11 +246,7 @@ public:
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
     return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
-  bool copies_itself() const override { return !copied_.is_none(); }
   PyObject *copy_parameter(PyObject *tensor) override {
-    if (!copied_.is_none()) {
-      return call(copied_, tensor);
-    }
     return reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()
                ? copies_.copy(tensor)
                : nullptr;
@@ -335,7 +330,7 @@ private:
       no_grad_, is_grad_enabled_, set_grad_enabled_;
   py::object detach_, make_parameter_, can_set_data_, set_data_, must_swap_contents_,
       is_overwriting_, is_swapping_, copy_into_, copy_all_, to_, empty_like_;
-  py::object copied_, filled_, in_place_of_, takes_source_;
+  py::object filled_, in_place_of_, takes_source_;
   const bool immutable_, bare_parameters_, told_by_address_;
   ParameterCopies copies_;
   TensorReader reader_;

@@ -207,15 +207,12 @@ private:
     if (is_module(value)) {
       return takes(value) ? copy_of_module(value) : by_protocol(value);
     }
-    const bool is_listed_type = is_listed(Py_TYPE(value));
+    if (is_listed(Py_TYPE(value))) {
+      return by_protocol(value);
+    }
     TensorFamily *family = family_of_type(Py_TYPE(value));
     if (!family && PyErr_Occurred()) {
       throw py::error_already_set();
-    }
-    // copy.deepcopy asks copyreg's table after `__deepcopy__`, in whose place the family copies.
-    if (is_listed_type &&
-        (!family || !family->copies_itself() || entry_for(by_class_, Py_TYPE(value)))) {
-      return by_protocol(value);
     }
     py::object copy = family ? copy_of_tensor(family, value) : py::object();
     if (!copy) {

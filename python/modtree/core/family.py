@@ -8,6 +8,7 @@ are all that it asks; ``csrc/core/family/family.h`` has the same list.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -105,9 +106,6 @@ class TensorFamily:
     #: True when tensors are told apart by their addresses, whatever their classes say of ``==`` and
     #: ``hash()`` (which may compare values, or be missing).
     told_by_address: bool = False
-    #: ``copied(tensor)`` makes the copies of ``copy.deepcopy`` of a module. None: the tensor's own
-    #: ``__deepcopy__`` does.
-    copied: Callable[[Any], Any] | None = None
     #: How native code makes the copies of ``copy.deepcopy``; None: the parameters' own method does.
     parameter_copies: ParameterCopies | None = None
     #: How native code reads tensors of the two classes above; None: by their names alone.
@@ -315,6 +313,29 @@ class TensorFamily:
     def stack(self, tensors: Any) -> Any:
         """Tensors of one shape as one, with their number as its first dimension; recorded."""
         raise NotImplementedError(f"{type(self).__name__} does not say how tensors are stacked")
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
+        """Zeros on the device of another tensor of the family, of its dtype where that is None."""
+        raise NotImplementedError(
+            f"modtree does not know how to make tensors of the family {self.name!r}"
+        )
+
+    def library(self, caller: str) -> Any:
+        """The package with torch's functions for tensors of the family, which helpers such as
+        ``clip_grad_norm_`` call; ``caller`` is the helper, for the error of a library that lacks
+        them.
+        """
+        return importlib.import_module(self.tensor_type.__module__.partition(".")[0])
+
+    def call_for_shapes(
+        self, modules: Sequence[Any], call: Callable[..., Any], args: Any, kwargs: Any
+    ) -> bool:
+        """Calls ``call(*args, **kwargs)`` with stand-ins that have shapes and no values, for the
+        tensors of this family in the arguments and in the registries of the modules, which are then
+        as before. False: nothing was done, as the library has no such way, or the function asks for
+        values.
+        """
+        return False
 
     def share_memory(self, tensor: Any) -> Any:
         """Moves the storage to shared memory and returns the tensor."""

@@ -242,7 +242,9 @@ int MemberConversion::take_converted(ModuleObject *module, PyObject *key, Tensor
   if (converted != parameter && check_converted(module, key, converted) < 0) {
     return -1;
   }
-  const int swap = swap_ ? 1 : family->must_swap_contents(parameter, converted);
+  const int swap = family->is_immutable() ? 0
+                   : swap_                ? 1
+                                          : family->must_swap_contents(parameter, converted);
   if (swap < 0) {
     return -1;
   }

@@ -200,12 +200,12 @@ int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source
 }
 
 int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
+  if (entry.family->is_immutable()) {
+    return replace_entry(entry, mode, source);
+  }
   const int swap = swaps(entry, mode);
   if (swap != 0) {
     return swap < 0 ? -1 : swap_in(entry, mode, source);
-  }
-  if (entry.family->is_immutable()) {
-    return replace_entry(entry, mode, source);
   }
   if (!mode.assign) {
     return entry.family->copy_into(entry.tensor, source);
@@ -227,11 +227,24 @@ bool take_failure(Owned *exception) {
   return true;
 }
 
+namespace {
+
+// value.size(), or the shape where `size` is something else: new reference, null on error.
+PyObject *dimensions_of(PyObject *value) {
+  const Owned size = steal(PyObject_GetAttr(value, names.size));
+  if (!size) {
+    return nullptr;
+  }
+  return PyCallable_Check(size.ptr()) ? PyObject_CallNoArgs(size.ptr()) : shape_of(value);
+}
+
+}  // namespace
+
 PyObject *failure_message(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
                           const Owned &exception) {
   const Owned args = steal(PyObject_GetAttrString(exception.ptr(), "args"));
-  const Owned mine = args ? steal(PyObject_CallMethodNoArgs(entry.tensor, names.size)) : Owned();
-  const Owned theirs = mine ? steal(PyObject_CallMethodNoArgs(source, names.size)) : Owned();
+  const Owned mine = args ? steal(dimensions_of(entry.tensor)) : Owned();
+  const Owned theirs = mine ? steal(dimensions_of(source)) : Owned();
   const int swap = theirs ? swaps(entry, mode) : -1;
   if (swap < 0) {
     return nullptr;
