@@ -269,7 +269,14 @@ def bfloat16(self: _M) -> _M:
 
 def type(self: _M, dst_type: Any) -> _M:
     """Casts all parameters and buffers, integer ones too."""
-    return self._apply(lambda tensor: tensor.type(dst_type))
+
+    def cast(tensor: Any) -> Any:
+        family = family_of(tensor)
+        if family is not None and family.immutable:
+            return family.to(tensor, None, dst_type, False, None)
+        return tensor.type(dst_type)
+
+    return self._apply(cast)
 
 
 def share_memory(self: _M) -> _M:

@@ -207,6 +207,10 @@ def attach_legacy_backward_hooks(
             stacklevel=2,
         )
         return
+    family: Any = family_of(tensor)
+    if family.immutable:
+        family.backward_tap(module, hooks, ())  # there is no graph: it refuses, or has no gradients
+        return
     node = tensor.grad_fn
     if node is None:
         return

@@ -12,14 +12,18 @@ from __future__ import annotations
 import copy
 import copyreg
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from modtree import _pytree
+from modtree._C import ModuleBase
 from modtree.core import family as base
 from modtree.core.families import family_of
+from modtree.core.undo import plain_methods
 
 _Array = jax.Array
 _Tracer = jax.core.Tracer
@@ -38,7 +42,7 @@ class ParameterShape(_Shape):
         super().__init__(shape, dtype, **kwargs)
         self.requires_grad = requires_grad
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # pickles and copies
         return type(self), (self.shape, self.dtype, self.requires_grad)
 
 
@@ -113,7 +117,14 @@ def _rebuild(marks: dict[str, Any], function: Any, arguments: tuple[Any, ...]) -
     return _mark(function(*arguments), **marks)
 
 
+def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
+    """As jax copies arrays, with their marks: the copy of a parameter is one."""
+    return _mark(array.__deepcopy__(memo), **_noted(array))
+
+
 copyreg.pickle(_ArrayImpl, _reduce)
+# Before `__deepcopy__`, and for copies of modules that Python makes too.
+copy._deepcopy_dispatch[_ArrayImpl] = _deepcopy  # type: ignore[attr-defined]
 
 
 # -- values of other kinds -------------------------------------------------------------------------
@@ -309,14 +320,6 @@ class JaxFamily(base.TensorFamily):
     def takes_source(self, value: Any) -> bool:
         return isinstance(value, (np.ndarray, np.generic))
 
-    @staticmethod
-    def copied(tensor: Any) -> Any:
-        if isinstance(tensor, ParameterShape):
-            return ParameterShape(tensor.shape, tensor.dtype, tensor.requires_grad)
-        if isinstance(tensor, _Shape):
-            return copy.copy(tensor)
-        return _mark(copy.deepcopy(tensor), **_noted(tensor))
-
     def to_numpy(self, tensor: Any) -> Any:
         return np.asarray(tensor)
 
@@ -361,12 +364,103 @@ class JaxFamily(base.TensorFamily):
     def stack(self, tensors: Any) -> Any:
         return jnp.stack(list(tensors))
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
+        kind = like.dtype if dtype is None else as_jax_dtype(dtype)
+        if isinstance(like, _Shape):
+            return _Shape(shape, kind)
+        return _placed_like(jnp.zeros(shape, kind), like)
+
+    def library(self, caller: str) -> NoReturn:
+        raise TypeError(f"{caller} does not take jax arrays, {_LACKS}{_INSTEAD.get(caller, '')}")
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def backward_tap(
+        self,
+        module: Any,
+        backward_hooks: Sequence[Callable[..., Any]],
+        backward_pre_hooks: Sequence[Callable[..., Any]],
+    ) -> NoReturn:
+        raise RuntimeError(
+            f"{type(module).__name__} has backward hooks, which are not called for jax arrays: jax "
+            f"differentiates functions and does not record what modules do. Remove the hooks, and "
+            f"look at gradients where modtree.jax.grad() returns them, or change them on their way "
+            f"by a function with jax.custom_vjp in forward()"
+        )
+
+    def call_for_shapes(
+        self, modules: Sequence[Any], call: Callable[..., Any], args: Any, kwargs: Any
+    ) -> bool:
+        leaves, structure = _pytree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (_Array, _Shape))]
+        entries = [entry for module in modules for entry in _entries_of(module)]
+        distinct = {id(tensor): tensor for _, _, tensor in entries}
+
+        def traced(given: list[Any], held: dict[int, Any]) -> None:
+            for place, value in zip(places, given, strict=True):
+                leaves[place] = value
+            for registry, name, tensor in entries:
+                registry[name] = held[id(tensor)]
+            new_args, new_kwargs = _pytree.unflatten(leaves, structure)
+            call(*new_args, **new_kwargs)
+
+        attributes = [(module, _plain_attributes(module)) for module in modules]
+        try:
+            jax.eval_shape(traced, [leaves[place] for place in places], distinct)
+        except Exception as error:
+            if isinstance(error.__cause__ or error, jax.errors.ConcretizationTypeError):
+                return False
+            raise
+        finally:
+            for registry, name, tensor in entries:
+                registry[name] = tensor
+            for module, before in attributes:
+                _restore_tracers(module, before)
+        return True
+
 
 def _placed_like(array: Any, tensor: Any) -> Any:
     """The array on the devices of another one, where that has been put there on purpose."""
     if tensor.committed and array.sharding != tensor.sharding:
         return jax.device_put(array, tensor.sharding)
     return array
+
+
+def _entries_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """The arrays that a module holds: registry, name and array."""
+    for registry in (module._parameters, module._buffers):
+        for name, tensor in registry.items():
+            if isinstance(tensor, (_Array, _Shape)) and not isinstance(tensor, _Tracer):
+                yield registry, name, tensor
+
+
+def _plain_attributes(module: Any) -> dict[str, Any]:
+    return ModuleBase.__getstate__(module) if isinstance(module, ModuleBase) else vars(module).copy()
+
+
+def _restore_tracers(module: Any, before: dict[str, Any]) -> None:
+    """Takes tracers, which are of no use after their trace, out of the attributes of a module."""
+    methods = plain_methods(module)
+    for name, value in _plain_attributes(module).items():
+        if isinstance(value, _Tracer):
+            if name in before:
+                methods.__setattr__(module, name, before[name])
+            else:
+                methods.__delattr__(module, name)
+
+
+# What most callers of `library` lack, ...
+_LACKS = "which never change and have no gradient of their own"
+# ... and what to do instead.
+_INSTEAD = {
+    "clip_grad_norm_": ": use optax.clip_by_global_norm()",
+    "clip_grads_with_norm_": ": use optax.clip_by_global_norm()",
+    "clip_grad_value_": ": use optax.clip()",
+    "get_total_norm": ": use optax.global_norm()",
+    "parameters_to_vector": ": use jax.flatten_util.ravel_pytree(dict(module.named_parameters()))",
+    "register_parametrization": ": compute what is to be parametrized in forward()",
+    "AveragedModel": ": use optax.incremental_update()",
+}
 
 
 def _refuse_grad() -> NoReturn:

@@ -44,12 +44,14 @@ def _stack(tensors: list[Any]) -> Any:
     family = families.find(type(tensors[0]))
     if family is None:
         raise TypeError(f"stack_module_state: {type(tensors[0])} is of no library of tensors")
-    if all(t.is_leaf for t in tensors):
-        needs = {bool(t.requires_grad) for t in tensors}
+    if not any(family.has_grad_fn(t) for t in tensors):
+        needs = {bool(family.requires_grad(t)) for t in tensors}
         if len(needs) > 1:
             raise RuntimeError(
                 "stack_module_state: Expected parameters of one name to have the same "
                 "requires_grad in all models"
             )
-        return family.stack([t.detach() for t in tensors]).requires_grad_(needs.pop())
+        stacked = family.stack([family.detach(t) for t in tensors])
+        family.set_requires_grad(stacked, needs.pop())
+        return stacked
     return family.stack(tensors)

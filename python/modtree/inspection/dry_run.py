@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree.core.families import family_of
 from modtree.inspection.forward import Call, Recorder, arguments_text, describe
-from modtree.inspection.inputs import every_node
+from modtree.inspection.inputs import every_node, first_leaf
 from modtree.inspection.tree import Node
 from modtree.inspection.unchanged import (
     Modes,
@@ -44,7 +45,7 @@ class DryRun:
             with keeps_random_states(), keeps_buffers(modules), nothing_recorded():
                 for module in modules:
                     modes.evaluate(module)
-                self._calls = self._run(modes)
+                self._calls = self._run(modes) if runs else self._run_for_shapes(modes, modules)
                 self._measured = [self._run(modes) for _ in range(runs)]
         finally:
             modes.restore()
@@ -64,6 +65,24 @@ class DryRun:
 
     def _run(self, modes: Modes) -> dict[int, Call]:
         return call_model(self._tree, self._args, self._kwargs, modes)[0].calls
+
+    def _run_for_shapes(self, modes: Modes, modules: list[Any]) -> dict[int, Call]:
+        """Without values, where the library of the tensors has a way to do that."""
+        found: list[dict[int, Call]] = []
+
+        def call(*args: Any, **kwargs: Any) -> None:
+            found.append(call_model(self._tree, args, kwargs, modes)[0].calls)
+
+        family = self._family()
+        if family is None or not family.call_for_shapes(modules, call, self._args, self._kwargs):
+            return self._run(modes)
+        return found[-1]
+
+    def _family(self) -> Any:
+        """That of the first tensor of the model, or else of the arguments."""
+        leaf = first_leaf(self._tree)
+        given = (leaf, *self._args, *self._kwargs.values())
+        return next((family for family in map(family_of, given) if family is not None), None)
 
 
 def call_model(

@@ -14,7 +14,7 @@ from modtree._C import as_tuple
 from modtree.core.families import family_of
 from modtree.inspection.tree import Node, module_dict
 
-__all__ = ["arguments_of", "every_node", "holds_tensor"]
+__all__ = ["arguments_of", "every_node", "first_leaf", "holds_tensor"]
 
 
 def arguments_of(
@@ -64,7 +64,7 @@ def _on_device(
     tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, on meta where the model is there: values could not meet its parameters."""
-    leaf = _first_leaf(tree)
+    leaf = first_leaf(tree)
     if leaf is None:
         return args, kwargs
     family = family_of(leaf)
@@ -133,14 +133,16 @@ def _dtypes(given: Any, shapes: dict[int | str, Any]) -> dict[int | str, Any]:
 
 
 def _zeros(tree: Node, shape: tuple[int, ...], dtype: Any) -> Any:
-    leaf = _first_leaf(tree)
+    leaf = first_leaf(tree)
     family = None if leaf is None else family_of(leaf)
     name = _library_without_leaves(tree) if family is None else family.name
-    if name not in ("numpy", "torch"):
-        raise TypeError(
-            f"modtree does not know how to make tensors of the family {name!r}: pass example=..., "
-            f"the input itself, in the place of input_shape"
-        )
+    if family is not None and name not in ("numpy", "torch"):
+        try:
+            return family.zeros(shape, _floating_dtype(tree) if dtype is None else dtype, leaf)
+        except NotImplementedError as error:
+            raise TypeError(
+                f"{error}: pass example=..., the input itself, in the place of input_shape"
+            ) from None
     device = None if leaf is None else leaf.device
     if dtype is None:
         dtype = _floating_dtype(tree)
@@ -168,7 +170,8 @@ def _leaves(tree: Node) -> Iterator[Any]:
                     yield value
 
 
-def _first_leaf(tree: Node) -> Any:
+def first_leaf(tree: Node) -> Any:
+    """The first tensor in a registry of the model; None where there is none."""
     return next(_leaves(tree), None)
 
 

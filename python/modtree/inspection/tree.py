@@ -306,7 +306,9 @@ class _LeafReader:
         if family is None:  # written into the registry past all checks
             dtype = type(value).__name__
             return Leaf(name, path, kind, None, dtype, 0, 0, False, persistent, first_path)
-        requires_grad = bool(family.requires_grad(value))
+        # Where gradients are not of tensors but of functions, no buffer is meant.
+        is_asked = kind == "parameter" or not family.immutable
+        requires_grad = is_asked and bool(family.requires_grad(value))
         dtype, itemsize = self._dtype(family, value)
         if family.is_uninitialized(value):
             return Leaf(name, path, kind, None, dtype, 0, 0, requires_grad, persistent, first_path)

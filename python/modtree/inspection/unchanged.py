@@ -67,7 +67,7 @@ class _Buffer:
 
     def _is_writable(self, family: TensorFamily) -> bool:
         tensor = self._tensor
-        if family.is_uninitialized(tensor) or family.is_meta(tensor):
+        if family.immutable or family.is_uninitialized(tensor) or family.is_meta(tensor):
             return False
         is_inference = getattr(tensor, "is_inference", None)
         return hasattr(tensor, "clone") and (is_inference is None or not is_inference())

@@ -16,6 +16,7 @@ import numpy as np
 from modtree import _C
 from modtree._tensor.grad_mode import enable_grad
 from modtree._tensor.tensor import Tensor
+from modtree.core.families import family_of
 from modtree.core.hooks import RemovableHandle
 
 __all__ = [
@@ -385,10 +386,17 @@ def _type_name(value: Any) -> str:
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
+_INSTEAD = {
+    "torch": "; use torch.optim for tensors of torch",
+    "jax": "; jax arrays never change: use optax, with the gradients of modtree.jax.grad()",
+}
+
+
 def _check_param(p: Any, defaults: Mapping[str, Any]) -> None:
     if not isinstance(p, Tensor):
         name = _type_name(p)
-        hint = "; use torch.optim for tensors of torch" if name.startswith("torch.") else ""
+        family = family_of(p)
+        hint = _INSTEAD.get(family.name, "") if family is not None else ""
         raise TypeError(
             f"optimizer can only optimize Tensors, but one of the params is {name}{hint}"
         )

@@ -169,8 +169,9 @@ class AveragedModel(Module):
         if device is not None:
             self.module = self.module.to(device)
         family = families.find(type(next(_tensors(model), None)))
-        name = "modtree" if family is None else family.tensor_type.__module__.partition(".")[0]
-        library = importlib.import_module(name)
+        library: Any = (
+            importlib.import_module("modtree") if family is None else family.library("AveragedModel")
+        )
         count = library.tensor(0, dtype=library.long, device=device)
         self.register_buffer("n_averaged", count)
         self.avg_fn = avg_fn

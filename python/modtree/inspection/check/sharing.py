@@ -21,16 +21,19 @@ _MOST_TIES = 3  # names in a hint
 def ties(look: Look) -> Iterator[Finding]:
     """Findings ``tied``: one for each tensor under several names."""
     names: dict[str, list[str]] = {}
+    immutable = {held.leaf.path for held in look.held if held.family.immutable}
     for node in look.nodes:
         for leaf in node.leaves:
             if leaf.first_path is not None:
                 names.setdefault(leaf.first_path, []).append(leaf.path)
     for first, others in names.items():
+        parting = "load_state_dict(assign=True), or copy.deepcopy of one of the modules, makes"
+        if first in immutable:
+            parting = "copy.deepcopy or load_state_dict of one of the modules makes"
         yield Finding(
             first,
             "tied",
-            f"the same tensor as {', '.join(others)}: load_state_dict(assign=True), or "
-            f"copy.deepcopy of one of the modules, makes several of it",
+            f"the same tensor as {', '.join(others)}: {parting} several of it",
             f"right where it is meant; {_tie(first, others)} ties them again after that",
         )
 

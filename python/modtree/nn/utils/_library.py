@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from typing import Any
 
 from modtree.core import families
@@ -31,7 +30,7 @@ def family_of(tensor: Any) -> Any:
 
 def library_of(tensor: Any) -> Any:
     """The package with the functions for a tensor: ``modtree`` or ``torch``."""
-    return importlib.import_module(family_of(tensor).tensor_type.__module__.partition(".")[0])
+    return family_of(tensor).library("this helper of nn.utils")
 
 
 def no_grad(tensor: Any) -> Any:

@@ -28,7 +28,10 @@ def _listed(tensors: Any) -> list[Any]:
     return [tensors] if families.find(type(tensors)) is not None else list(tensors)
 
 
-def _grads(parameters: list[Any]) -> list[Any]:
+def _grads(parameters: list[Any], caller: str) -> list[Any]:
+    for family in {families.find(kind) for kind in set(map(type, parameters))}:
+        if family is not None and family.immutable:
+            family.library(caller)  # which says what to do instead
     return [p.grad for p in parameters if p.grad is not None]
 
 
@@ -47,7 +50,7 @@ def _library(tensors: list[Any], caller: str) -> Any:
     if len(found) > 1:
         raise TypeError(f"{caller}: tensors are of several libraries: {', '.join(sorted(found))}")
     for family in found.values():
-        return importlib.import_module(family.tensor_type.__module__.partition(".")[0])
+        return family.library(caller)
     return importlib.import_module("modtree")
 
 
@@ -122,7 +125,7 @@ def clip_grads_with_norm_(
         foreach: chooses an implementation of torch, for tensors of torch.
     """
     parameters = _listed(parameters)
-    grads = _grads(parameters)
+    grads = _grads(parameters, "clip_grads_with_norm_")
     if not grads:
         return
     library = _library(grads, "clip_grads_with_norm_")
@@ -173,7 +176,8 @@ def clip_grad_norm_(
         warnings.warn(
             "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
         )
-    total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    grads = _grads(parameters, "clip_grad_norm_")
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
 
@@ -213,7 +217,7 @@ def clip_grad_value_(
         foreach: chooses an implementation of torch, for tensors of torch.
     """
     parameters = _listed(parameters)
-    grads = _grads(parameters)
+    grads = _grads(parameters, "clip_grad_value_")
     library = _library(grads, "clip_grad_value_")
     if library.__name__ != "modtree":
         library.nn.utils.clip_grad_value_(parameters, clip_value, foreach)

@@ -371,6 +371,8 @@ def _register_first(module: Any, tensor_name: str, parametrization: Any, unsafe:
         )
     cls = _class_of(module, [*children, tensor_name])
     original = getattr(module, tensor_name)
+    if family_of(original).immutable:
+        family_of(original).library("register_parametrization")  # says why it does not
     with undone_on_error(module, children), memory_kept_on_error([original]):
         parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
         delattr(module, tensor_name)

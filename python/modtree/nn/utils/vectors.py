@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -44,8 +43,7 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
                 f"parameters_to_vector: tensors are on different devices ({tensors[0].device} and, "
                 f"tensor {i}, {tensor.device}), this is not supported; move them to one first"
             )
-    library = importlib.import_module(family.tensor_type.__module__.partition(".")[0])
-    return library.cat([tensor.view(-1) for tensor in tensors])
+    return family.library("parameters_to_vector").cat([tensor.view(-1) for tensor in tensors])
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
