@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.util
 import os
 import sysconfig
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import jax_side
 from helpers.implementations import HAS_TORCH, implementation, params
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -22,10 +24,23 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
     os.environ["PYTHON_GIL"] = "1"
 
 
-@pytest.fixture(params=params("modtree", "modtree-torch", "torch"))
-def impl(request: pytest.FixtureRequest) -> SimpleNamespace:
-    """modtree with NumPy leaves, modtree with torch leaves, and torch."""
-    return implementation(request.param)
+@pytest.fixture(params=params("modtree", "modtree-torch", "torch", "modtree-jax"))
+def impl(request: pytest.FixtureRequest) -> Iterator[SimpleNamespace]:
+    """modtree with NumPy leaves, modtree with torch leaves, and torch; modtree with jax leaves in
+    the files that ``helpers/jax_side.py`` names.
+    """
+    with contextlib.ExitStack() as stack:
+        if request.param == "modtree-jax":
+            jax = importlib.import_module("jax")
+            stack.enter_context(jax.enable_x64(True))  # torch has float64
+        yield implementation(request.param)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = jax_side.choose(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(params=params("modtree", "modtree-torch"))

@@ -17,6 +17,10 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 
+HAS_JAX = importlib.util.find_spec("jax") is not None
+
+needs_jax = pytest.mark.skipif(not HAS_JAX, reason="needs jax")
+
 #: For tests of how much memory is taken.
 not_under_a_sanitizer = pytest.mark.skipif(
     "libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer takes memory of its own"
@@ -44,7 +48,11 @@ def implementation(kind: str) -> SimpleNamespace:
         )
     import modtree
 
-    lib = modtree
+    lib: Any = modtree
+    if kind == "modtree-jax":
+        from helpers.jax_library import library
+
+        lib = library
     if kind == "modtree-torch":
         import torch
 
@@ -52,7 +60,7 @@ def implementation(kind: str) -> SimpleNamespace:
     return SimpleNamespace(
         name=kind,
         is_torch=False,
-        leaves="torch" if lib is not modtree else "numpy",
+        leaves=kind.partition("-")[2] or "numpy",
         lib=lib,
         nn=modtree.nn,
         module=importlib.import_module("modtree.core.module"),
@@ -61,4 +69,5 @@ def implementation(kind: str) -> SimpleNamespace:
 
 
 def params(*kinds: str) -> list[Any]:
-    return [pytest.param(k, marks=() if k == "modtree" else needs_torch, id=k) for k in kinds]
+    marks: dict[str, Any] = {"modtree": (), "modtree-jax": needs_jax}
+    return [pytest.param(k, marks=marks.get(k, needs_torch), id=k) for k in kinds]

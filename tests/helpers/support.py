@@ -47,7 +47,12 @@ def quiet() -> Iterator[None]:
 
 def values(tensor: Any) -> Any:
     """The numbers of a tensor as nested lists."""
-    return np.asarray(tensor.detach()).tolist()
+    return array(tensor).tolist()
+
+
+def array(tensor: Any) -> np.ndarray:
+    """The values, without a copy where that is possible."""
+    return np.asarray(tensor.detach() if hasattr(tensor, "detach") else tensor)
 
 
 def dtype(tensor: Any) -> str:
@@ -56,7 +61,7 @@ def dtype(tensor: Any) -> str:
 
 
 def storage_shared(a: Any, b: Any) -> bool:
-    return np.shares_memory(np.asarray(a.detach()), np.asarray(b.detach()))
+    return np.shares_memory(array(a), array(b))
 
 
 def parameter_type(impl: Any) -> type:

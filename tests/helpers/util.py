@@ -95,7 +95,7 @@ def names(pairs: Any) -> list[str]:
 
 def one(x: Any) -> float:
     """The only number of a tensor."""
-    return float(np.asarray(x.detach()).reshape(-1)[0])
+    return float(np.asarray(x.detach() if hasattr(x, "detach") else x).reshape(-1)[0])
 
 
 # -- random trees ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import weakref
 
 import pytest
 from helpers.support import raises
-from helpers.util import param
+from helpers.util import param, tensor
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
@@ -43,7 +43,7 @@ def tree(impl):
         child = impl.nn.Module()
         setattr(m, name, child)
         child.p = param(impl)
-        child.register_buffer("b", param(impl).detach())
+        child.register_buffer("b", tensor(impl))
     return m
 
 

@@ -346,10 +346,10 @@ class JaxFamily(base.TensorFamily):
         if isinstance(tensor, _Shape):
             if place not in (None, "meta"):
                 raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-            return tensor if kind in (None, tensor.dtype) else _Shape(tensor.shape, kind)
+            return tensor if _is_of(tensor, kind) else _Shape(tensor.shape, kind)
         if place == "meta":
             return _Shape(tensor.shape, tensor.dtype if kind is None else kind)
-        result = tensor if kind in (None, tensor.dtype) else tensor.astype(kind)
+        result = tensor if _is_of(tensor, kind) else tensor.astype(kind)
         return result if place is None else jax.device_put(result, place)
 
     def empty_like(self, tensor: Any, device: Any) -> Any:
@@ -419,6 +419,11 @@ class JaxFamily(base.TensorFamily):
         return True
 
 
+def _is_of(tensor: Any, dtype: np.dtype | None) -> bool:
+    # None comes first: NumPy holds float64 for equal to it.
+    return dtype is None or tensor.dtype == dtype
+
+
 def _placed_like(array: Any, tensor: Any) -> Any:
     """The array on the devices of another one, where that has been put there on purpose."""
     if tensor.committed and array.sharding != tensor.sharding:
@@ -435,7 +440,9 @@ def _entries_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
 
 
 def _plain_attributes(module: Any) -> dict[str, Any]:
-    return ModuleBase.__getstate__(module) if isinstance(module, ModuleBase) else vars(module).copy()
+    return (
+        ModuleBase.__getstate__(module) if isinstance(module, ModuleBase) else vars(module).copy()
+    )
 
 
 def _restore_tracers(module: Any, before: dict[str, Any]) -> None:

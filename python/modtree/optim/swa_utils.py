@@ -169,9 +169,9 @@ class AveragedModel(Module):
         if device is not None:
             self.module = self.module.to(device)
         family = families.find(type(next(_tensors(model), None)))
-        library: Any = (
-            importlib.import_module("modtree") if family is None else family.library("AveragedModel")
-        )
+        library: Any = importlib.import_module("modtree")
+        if family is not None:
+            library = family.library("AveragedModel")
         count = library.tensor(0, dtype=library.long, device=device)
         self.register_buffer("n_averaged", count)
         self.avg_fn = avg_fn

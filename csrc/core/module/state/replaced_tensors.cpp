@@ -17,6 +17,25 @@ using Owned = py::object;
 Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
+// Is the entry one of the buffers? A name may be in both registries. -1 on error.
+int is_of_buffers(const LoadEntry &entry) {
+  ModuleObject *module = as_module(entry.module);
+  const int is_parameter = registry_contains(module, Slot::parameters, entry.name);
+  if (is_parameter <= 0) {
+    return is_parameter < 0 ? -1 : 1;
+  }
+  PyObject *buffers;
+  Owned keep;
+  const int found = registry(module, Slot::buffers, &buffers, &keep);
+  const Owned held = borrow(buffers);
+  const int is_buffer = found > 0 ? mapping_contains(held.ptr(), entry.name) : found;
+  if (is_buffer <= 0) {
+    return is_buffer;
+  }
+  const Owned buffer = steal(PyObject_GetItem(held.ptr(), entry.name));
+  return buffer ? buffer.ptr() == entry.tensor : -1;
+}
+
 // Not a stack: loads of coroutines that share a thread end in any order.
 thread_local std::vector<ReplacedTensors *> active_loads;
 
@@ -138,12 +157,11 @@ int replace_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source
   if (mode.assign) {
     return PyObject_SetAttr(entry.module, entry.name, value.ptr());
   }
-  ModuleObject *module = as_module(entry.module);
-  const int is_parameter = registry_contains(module, Slot::parameters, entry.name);
-  return is_parameter < 0
-             ? -1
-             : store_registered(module, is_parameter ? Slot::parameters : Slot::buffers, entry.name,
-                                value.ptr());
+  const int is_buffer = is_of_buffers(entry);
+  return is_buffer < 0 ? -1
+                       : store_registered(as_module(entry.module),
+                                          is_buffer ? Slot::buffers : Slot::parameters, entry.name,
+                                          value.ptr());
 }
 
 }  // namespace modtree
