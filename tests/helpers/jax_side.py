@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-FILES: dict[str, dict[str, str]] = {p.stem: {} for p in Path(__file__).parents[1].glob("module/test_*.py")}
+FILES: dict[str, dict[str, str]] = {
+    p.stem: {} for p in Path(__file__).parents[1].glob("module/test_*.py")
+}
 
 
 def choose(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -106,9 +106,9 @@ def _is_inexact(tensor: Any) -> bool:
 
 
 def _reduce(array: Any) -> tuple[Any, ...]:
-    """As jax pickles arrays, with the mark of those that are not trained."""
+    """As jax pickles arrays, with the marks of parameters."""
     reduced = array.__reduce__()
-    if getattr(array, "requires_grad", True):
+    if not getattr(array, "_is_param", False):
         return reduced
     return _rebuild, (_noted(array), *reduced[:2])
 
@@ -271,7 +271,13 @@ class JaxFamily(base.TensorFamily):
 
     @staticmethod
     def detach(tensor: Any) -> Any:
-        return tensor
+        """Without marks, and one object for each."""
+        if not (getattr(tensor, "_is_param", False) or getattr(tensor, "_is_buffer", False)):
+            return tensor
+        found = getattr(tensor, "_detached", None)
+        if found is None:
+            found = tensor._detached = _own_object(tensor)
+        return found
 
     def make_parameter(self, data: Any, requires_grad: bool) -> Any:
         if requires_grad and not _is_inexact(data):

@@ -9,7 +9,13 @@ import numpy as np
 
 from modtree import _C
 from modtree.files.pickled.builder import Builder
-from modtree.files.pickled.plain import array_over, known_dtype, require
+from modtree.files.pickled.plain import (
+    array_of_state,
+    array_over,
+    known_dtype,
+    reconstruct,
+    require,
+)
 from modtree.files.torch.records import TensorRecord, check_gradient, check_layout, record_of_array
 
 __all__ = ["OwnNames", "made_device", "made_size"]
@@ -44,6 +50,8 @@ class OwnNames:
             (("modtree", "modtree.tensor"), "Size", self._size),
             (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", self._tensor),
             (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", self._meta_tensor),
+            (("jax._src.array",), "_reconstruct_array", self._jax_array),
+            (("modtree.families.jax",), "_rebuild", self._jax_parameter),
         )
         self.names = {(module, name): value for modules, name, value in table for module in modules}
         self.makers = {value: value for _, _, value in table}
@@ -84,6 +92,20 @@ class OwnNames:
         require(type(requires_grad) is bool, "requires_grad is no bool")
         check_gradient(data.dtype, requires_grad)
         return self._builder.parameter(data, requires_grad)
+
+    def _jax_array(self, function: Any, arguments: Any, state: Any, of_type: Any) -> Any:
+        """An array of jax, whose pickles have a NumPy array in pieces."""
+        require(
+            function is reconstruct and type(arguments) is tuple, "the start of an array of jax"
+        )
+        reconstruct(*arguments)
+        require(type(of_type) is dict, "the type of an array of jax")
+        return self._builder.tensor(record_of_array(array_of_state(state), False))
+
+    def _jax_parameter(self, marks: Any, function: Any, arguments: Any) -> Any:
+        require(function == self._jax_array and type(arguments) is tuple, "a parameter of jax")
+        require(type(marks) is dict, "the marks of a parameter of jax")
+        return self._parameter(self._jax_array(*arguments), marks.get("requires_grad"))
 
     def _parameter_of_bytes(self, data: Any, dtype: Any, shape: Any, requires_grad: Any) -> Any:
         array = array_over(data, known_dtype(dtype).dtype, shape, "C")

@@ -20,12 +20,14 @@ __all__ = [
     "BUILDERS",
     "MAKERS",
     "NAMES",
+    "array_of_state",
     "array_over",
     "check_bools",
     "check_sizes",
     "known_dtype",
-    "require",
     "plain_unpickler",
+    "reconstruct",
+    "require",
     "set_attributes",
 ]
 
@@ -148,12 +150,14 @@ def _frombuffer(data: Any, dtype: Any, shape: Any, order: Any, axes: Any = None)
     return array_over(data, dtype, shape, "C").transpose(axes)
 
 
-def _reconstruct(kind: Any, shape: Any, code: Any) -> Unfinished:
+def reconstruct(kind: Any, shape: Any, code: Any) -> Unfinished:
+    """How NumPy's pickles begin an array."""
     require(kind is np.ndarray and shape == (0,) and code in (b"b", "b"), "the start of an array")
-    return Unfinished(_array_of)
+    return Unfinished(array_of_state)
 
 
-def _array_of(state: Any) -> np.ndarray:
+def array_of_state(state: Any) -> np.ndarray:
+    """What NumPy's pickles give to an array that :func:`reconstruct` began."""
     require(type(state) is tuple and len(state) == 5 and state[0] == 1, "the state of an array")
     _, shape, dtype, is_fortran, data = state
     return array_over(data, dtype, shape, "F" if is_fortran else "C").copy(order="K")
@@ -276,7 +280,7 @@ NAMES: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
 }
 for _core in ("numpy._core", "numpy.core"):
-    NAMES[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
+    NAMES[f"{_core}.multiarray", "_reconstruct"] = reconstruct
     NAMES[f"{_core}.multiarray", "scalar"] = _scalar
     NAMES[f"{_core}.numeric", "_frombuffer"] = _frombuffer
 
@@ -295,7 +299,7 @@ MAKERS: dict[Any, Callable[..., Any]] = {
         make: make
         for make in (
             _encode,
-            _reconstruct,
+            reconstruct,
             _scalar,
             _frombuffer,
         )

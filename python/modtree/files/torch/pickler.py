@@ -231,8 +231,19 @@ class TorchPickler:
         """As a tensor: torch reads no arrays with weights_only."""
         if type(value) not in (np.ndarray, np.memmap) or value.dtype.name not in _DTYPES:
             raise self._wrong(f"a NumPy {type(value).__name__} of dtype {value.dtype}")
-        self._wait(piece_of_array(value, self._place()), False)
-        self._parts.append(self._memo.put(id(value), value))
+        self._values(value, value)
+
+    def _values(self, array: np.ndarray, of: Any) -> None:
+        self._wait(piece_of_array(array, self._place()), False)
+        self._parts.append(self._memo.put(id(of), of))
+
+    def _immutable(self, value: Any, family: Any) -> None:
+        """A tensor of another library, which shares memory with no other."""
+        dtype = family.dtype_name(value)
+        if dtype not in _DTYPES or family.is_meta(value):
+            what = "without values" if family.is_meta(value) else f"of {dtype}"
+            raise self._wrong(f"a tensor of {family.name} {what}")
+        self._values(np.asarray(family.to_numpy(value)), value)
 
     def _own_tensor(self, value: Any) -> None:
         if value.is_meta:
@@ -303,7 +314,10 @@ class TorchPickler:
         elif torch is not None and kind in (torch.dtype, torch.Size, torch.device):
             {torch.dtype: self._dtype, torch.Size: self._size}.get(kind, self._device)(value)
         else:
-            raise self._refused(value)
+            family = family_of(value)
+            if family is None or not family.immutable:
+                raise self._refused(value)
+            self._immutable(value, family)
 
     def _refused(self, value: Any) -> TypeError:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
