@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from modtree.core.families import is_lazy
+from modtree.core.families import family_of, is_lazy
 from modtree.core.module import Module
 from modtree.core.undo import undone_on_error
 
@@ -83,6 +83,7 @@ class LazyModuleMixin(_Base):
                     f"module {self._get_name()} has not been fully initialized: "
                     f"initialize_parameters left {', '.join(left)} without a shape"
                 )
+            _take_library(module, (*args, *(kwargs or {}).values()))
             module._initialize_hook.remove()
             module._load_hook.remove()
             del module._initialize_hook, module._load_hook
@@ -97,6 +98,9 @@ class LazyModuleMixin(_Base):
             given = state_dict.get(prefix + name)
             if given is not None and is_lazy(tensor) and not is_lazy(given):
                 tensor.materialize(given.shape)
+                family = family_of(given)
+                if family is not None and family.immutable:
+                    _take_library(self, (given,))
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Entries without a shape are stored as they are, all else as by any module."""
@@ -133,6 +137,19 @@ def _left_lazy_on_error(module: Any) -> Iterator[None]:
                 tensor.data = data
                 tensor.__class__ = cls
         raise
+
+
+def _take_library(module: Any, inputs: tuple[Any, ...]) -> None:
+    """Tensors of the module become those of the library of the first input: what had no shape did
+    not know it.
+    """
+    family = next((found for found in map(family_of, inputs) if found is not None), None)
+    if family is None:
+        return
+    for registry in (module._parameters, module._buffers):
+        for name, tensor in list(registry.items()):
+            if tensor is not None and family_of(tensor) not in (None, family):
+                registry[name] = family.converted(tensor)
 
 
 # No method: the hooks may run when the module is of another class already.

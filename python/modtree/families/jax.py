@@ -135,7 +135,7 @@ def as_jax(value: Any) -> Any:
     family = family_of(value)
     if family is None:
         if isinstance(value, (np.ndarray, np.generic)):
-            return jnp.asarray(value)
+            return _of_numpy(value)
         raise TypeError(
             f"cannot make a jax array of '{type(value).__name__}': expected a tensor of a library "
             f"with a registered family (modtree.families.register), or a NumPy array"
@@ -144,7 +144,13 @@ def as_jax(value: Any) -> Any:
         return value
     if family.is_meta(value):
         return _Shape(tuple(family.shape(value)), as_jax_dtype(family.dtype_name(value)))
-    return jnp.asarray(np.asarray(family.to_numpy(value)))
+    return _of_numpy(np.asarray(family.to_numpy(value)))
+
+
+def _of_numpy(array: Any) -> Any:
+    # An array, and not a tracer, also while a function is traced.
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(array)
 
 
 def as_jax_dtype(dtype: Any) -> np.dtype | None:
