@@ -49,6 +49,7 @@ library: Any = SimpleNamespace(
     empty=_maker(jnp.zeros),
     zeros_like=jnp.zeros_like,
     stack=jnp.stack,
+    device=lambda name: jax.devices(name)[0],
     equal=lambda a, b: bool(jnp.array_equal(a, b)),
     no_grad=contextlib.nullcontext,
     is_grad_enabled=lambda: False,

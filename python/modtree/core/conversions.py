@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import re
 import sys
 import warnings
@@ -36,16 +37,13 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    """A dtype of any library or its name, or a class that NumPy takes for one."""
-    if isinstance(value, str):
-        return value in _DTYPE_NAMES
+    """A dtype of any library, or a class that NumPy takes for one."""
     if isinstance(value, builtins.type):
         known = issubclass(value, (np.generic, builtins.float, complex, int))
         return known or isinstance(getattr(value, "dtype", None), np.dtype)  # those of jax.numpy
     return builtins.type(value).__name__ == "dtype" or isinstance(value, np.dtype)
 
 
-_DTYPE_NAMES = frozenset("float16 float32 float64 bfloat16 complex64 complex128".split())
 _DEVICE_TYPES = frozenset(
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
     "mtia privateuseone".split()
@@ -127,6 +125,25 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     return device, dtype, non_blocking, memory_format
 
 
+def _with_named_dtype(
+    self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with a dtype in the place of its name, where the library of the first tensor
+    has names for dtypes.
+    """
+    named = [value for value in (*args[:1], kwargs.get("dtype")) if isinstance(value, str)]
+    if not named or named[0].partition(":")[0] in _DEVICE_TYPES:
+        return args, kwargs
+    leaf = next(itertools.chain(self.parameters(), self.buffers()), None)
+    family = family_of(leaf)
+    dtypes = {} if family is None else {name: family.dtype_named(name) for name in named}
+    if args and isinstance(args[0], str) and dtypes.get(args[0]) is not None:
+        args = (dtypes[args[0]], *args[1:])
+    if isinstance(kwargs.get("dtype"), str) and dtypes.get(kwargs["dtype"]) is not None:
+        kwargs = {**kwargs, "dtype": dtypes[kwargs["dtype"]]}
+    return args, kwargs
+
+
 def _dtype_kind(dtype: Any) -> str:
     """'floating', 'complex' or 'other', for a dtype of any library."""
     if getattr(dtype, "is_floating_point", False):
@@ -137,11 +154,9 @@ def _dtype_kind(dtype: Any) -> str:
     kind = getattr(known, "kind", None)
     if kind is None and isinstance(dtype, builtins.type):
         kind = np.dtype(dtype).kind
-    # Those of the package ml_dtypes say of themselves that they are "V".
-    name = dtype if isinstance(dtype, str) else known.name if kind == "V" else ""
-    if name.startswith(("float", "bfloat")):
+    if kind == "V" and known.name.startswith(("float", "bfloat")):  # of the package ml_dtypes
         return "floating"
-    return {"f": "floating", "c": "complex"}.get(kind or name[:1], "other")
+    return {"f": "floating", "c": "complex"}.get(kind or "", "other")
 
 
 def to(self: _M, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> _M:
@@ -160,6 +175,7 @@ def to(self: _M, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> _M:
         TypeError: the dtype is neither floating-point nor complex.
         NotImplementedError: a meta tensor would have to be moved to a device with storage.
     """
+    args, kwargs = _with_named_dtype(self, args, kwargs)
     device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
     if dtype is not None:
         kind = _dtype_kind(dtype)

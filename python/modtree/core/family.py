@@ -302,6 +302,12 @@ class TensorFamily:
         """
         raise NotImplementedError
 
+    def dtype_named(self, name: str) -> Any:
+        """The dtype that ``to()`` may be given by this name; None where the library has dtypes for
+        that only, or no such dtype.
+        """
+        return None
+
     def is_device(self, value: Any) -> bool:
         """Is it a device of the library, or the name of one that torch does not have?"""
         return False

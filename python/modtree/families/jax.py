@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import importlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -27,7 +28,9 @@ from modtree.core.undo import plain_methods
 
 _Array = jax.Array
 _Tracer = jax.core.Tracer
-_ArrayImpl = type(jnp.zeros(()))
+# Not the class of an array made here: that would start jax's backends, and be a tracer's where the
+# first array of a module comes while a function is traced.
+_ArrayImpl = importlib.import_module("jax._src.array").ArrayImpl
 _Shape = jax.ShapeDtypeStruct
 
 _MARKS = ("_is_param", "_is_buffer", "persistent", "requires_grad")
@@ -251,8 +254,7 @@ class JaxFamily(base.TensorFamily):
     def set_requires_grad(tensor: Any, flag: bool) -> None:
         if flag and not _is_inexact(tensor):
             raise RuntimeError(
-                f"only arrays of floating point and complex dtype can require gradients, got "
-                f"{tensor.dtype}"
+                f"only Tensors of floating point dtype can require gradients, got {tensor.dtype}"
             )
         _mark(tensor, requires_grad=bool(flag))
 
@@ -288,7 +290,7 @@ class JaxFamily(base.TensorFamily):
     def make_parameter(self, data: Any, requires_grad: bool) -> Any:
         if requires_grad and not _is_inexact(data):
             raise RuntimeError(
-                f"only arrays of floating point and complex dtype can require gradients, got "
+                f"only Tensors of floating point and complex dtype can require gradients, got "
                 f"{data.dtype}: pass requires_grad=False"
             )
         if isinstance(data, _Shape):
@@ -344,6 +346,12 @@ class JaxFamily(base.TensorFamily):
 
     # -- conversions -------------------------------------------------------------------------------
 
+    def dtype_named(self, name: str) -> np.dtype | None:
+        try:
+            return jnp.dtype(name)
+        except TypeError:
+            return None
+
     def is_device(self, value: Any) -> bool:
         if isinstance(value, str):
             return value.partition(":")[0] in ("gpu", "tpu", "rocm")
@@ -362,7 +370,7 @@ class JaxFamily(base.TensorFamily):
         if place == "meta":
             return _Shape(tensor.shape, tensor.dtype if kind is None else kind)
         result = tensor if _is_of(tensor, kind) else tensor.astype(kind)
-        return result if place is None else jax.device_put(result, place)
+        return result if place is None or _is_at(result, place) else jax.device_put(result, place)
 
     def empty_like(self, tensor: Any, device: Any) -> Any:
         place = as_jax_device(device)
@@ -434,6 +442,15 @@ class JaxFamily(base.TensorFamily):
 def _is_of(tensor: Any, dtype: np.dtype | None) -> bool:
     # None comes first: NumPy holds float64 for equal to it.
     return dtype is None or tensor.dtype == dtype
+
+
+def _is_at(array: Any, place: Any) -> bool:
+    """Is the array where it is to be put? A tracer is wherever the traced function runs."""
+    if isinstance(array, _Tracer):
+        return False
+    if isinstance(place, jax.Device):
+        return array.devices() == {place}
+    return array.sharding == place
 
 
 def _placed_like(array: Any, tensor: Any) -> Any:
