@@ -19,6 +19,7 @@
 #include "module/copy.h"
 #include "module/globals.h"
 #include "module/object_methods.h"
+#include "module/split/structure.h"
 #include "module/state/state_metadata.h"
 #include "module/type.h"
 #include "module/walk/iterator.h"
@@ -75,6 +76,11 @@ void bind_module(Functions &m) {
   add_attribute_methods(m.module());
   make_walk_type(m.module());
   make_conversion_types(m.module());
+  make_split_types(m.module());
+  m.def<split_modules>("_split_modules(tree, known, weak, /)",
+                       "The modules in containers as a ModuleStructure and a flat list of leaves. "
+                       "`known`: a structure that the tree may have, a list of them, or None; "
+                       "`weak`: a new structure refers to attributes weakly.");
   bind_global_hooks(m.module());
   m.def<seal>("_seal_module_class(cls, /)",
               "Declares the class whose attributes count as Module's own; everything else is an "

@@ -215,6 +215,36 @@ inline PyObject *call_function(PyObject *function, PyObject *const *args, std::s
   return PyObject_Vectorcall(function, args, flagged_count, keyword_names);
 }
 
+// What a weak reference refers to, or null where that has died.
+inline pybind11::object referent_of(PyObject *reference) {
+#if PY_VERSION_HEX < 0x030D0000
+  PyObject *found = PyWeakref_GetObject(reference);
+  return pybind11::reinterpret_borrow<pybind11::object>(found == Py_None ? nullptr : found);
+#else
+  PyObject *found = nullptr;
+  if (PyWeakref_GetRef(reference, &found) < 0) {
+    PyErr_Clear();  // it is no weak reference
+  }
+  return pybind11::reinterpret_steal<pybind11::object>(found);
+#endif
+}
+
+// Does the weak reference refer to the object, which the caller keeps alive? Runs no user code.
+inline bool is_referent(PyObject *reference, PyObject *object) {
+#if PY_VERSION_HEX < 0x030D0000
+  return PyWeakref_GetObject(reference) == object;
+#else
+  PyObject *found = nullptr;
+  if (PyWeakref_GetRef(reference, &found) <= 0) {
+    PyErr_Clear();
+    return false;
+  }
+  // Others hold it too: the caller, or whoever kept it alive until now.
+  Py_DECREF(found);
+  return found == object;
+#endif
+}
+
 // Does the interpreter end? Needs no GIL.
 inline bool is_finalizing() {
 #if PY_VERSION_HEX < 0x030D0000

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "module/split/snapshot.h"
+
+#include "python/call.h"
+
+namespace modtree {
+
+namespace {
+
+[[noreturn]] void fail() { throw py::error_already_set(); }
+
+py::object owned(PyObject *made) {
+  if (!made) {
+    fail();
+  }
+  return py::reinterpret_steal<py::object>(made);
+}
+
+// The contents of a table or set as they are now; None for other objects.
+py::object copy_of(PyObject *value) {
+  if (PyDict_Check(value) || PyAnySet_Check(value)) {
+    py::object copy = call_method(value, "copy");
+    if (!copy) {
+      fail();
+    }
+    return copy;
+  }
+  return py::none();
+}
+
+py::object saved(PyObject *value) {
+  if (!value) {
+    return py::none();
+  }
+  const auto keep = py::reinterpret_borrow<py::object>(value);
+  const py::object copy = copy_of(value);
+  return owned(PyTuple_Pack(2, keep.ptr(), copy.ptr()));
+}
+
+// Has a dict the very items, in this order?
+bool has_items(PyObject *dict, PyObject *items) {
+  if (PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(items)) {
+    return false;
+  }
+  Py_ssize_t one = 0, other = 0;
+  PyObject *key, *value, *item_key, *item;
+  while (PyDict_Next(dict, &one, &key, &value) && PyDict_Next(items, &other, &item_key, &item)) {
+    if (key != item_key || value != item) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int refill(const py::object &container, const py::object &contents) {
+  if (PyDict_Check(container.ptr()) && has_items(container.ptr(), contents.ptr())) {
+    return 0;
+  }
+  return call_method(container, "clear") && call_method(container, "update", contents) ? 0 : -1;
+}
+
+// What the module has in the place of a table that it did not have before.
+int empty_new(PyObject *value, ModuleObject *module, Slot slot) {
+  const auto keep = py::reinterpret_borrow<py::object>(value);
+  if (PyDict_Check(value) || PyAnySet_Check(value)) {
+    return call_method(keep, "clear") ? 0 : -1;
+  }
+  const auto fresh = py::reinterpret_steal<py::object>(default_value(slot));
+  return fresh ? store_slot(module, slot, fresh.ptr()) : -1;
+}
+
+int restore_slot(ModuleObject *module, Slot slot, PyObject *entry) {
+  PyObject *now = peek(module, slot);
+  if (entry == Py_None) {
+    return now ? empty_new(now, module, slot) : 0;
+  }
+  const auto value = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 0));
+  const auto contents = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 1));
+  if (now != value.ptr() && store_slot(module, slot, value.ptr()) < 0) {
+    return -1;
+  }
+  return contents.is_none() ? 0 : refill(value, contents);
+}
+
+bool is_slot_name(PyObject *key) {
+  const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
+  return special && special->slot >= 0;
+}
+
+// The plain attributes. In exposed mode the dict has the internal ones too, which are put back on
+// their own.
+int restore_attributes(ModuleObject *module, PyObject *entry) {
+  const auto dict = py::reinterpret_borrow<py::object>(
+      entry == Py_None && !module->dict ? nullptr : instance_dict(module));
+  if (!dict) {
+    return entry == Py_None && !PyErr_Occurred() ? 0 : -1;
+  }
+  const auto contents = entry == Py_None
+                            ? py::reinterpret_steal<py::object>(PyDict_New())
+                            : py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 1));
+  if (!contents) {
+    return -1;
+  }
+  if (has_items(dict.ptr(), contents.ptr())) {
+    return 0;
+  }
+  const auto keys = py::reinterpret_steal<py::object>(PyDict_Keys(dict.ptr()));
+  if (!keys) {
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.ptr()); ++i) {
+    const auto key = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(keys.ptr(), i));
+    if (!is_slot_name(key.ptr()) && PyDict_DelItem(dict.ptr(), key.ptr()) < 0) {
+      PyErr_Clear();  // what died before it has removed it
+    }
+  }
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(contents.ptr(), &position, &key, &value)) {
+    if (!is_slot_name(key) && PyDict_SetItem(dict.ptr(), key, value) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+PyObject *table_of(ModuleObject *module, bool is_parameter) {
+  return peek(module, is_parameter ? Slot::parameters : Slot::buffers);
+}
+
+}  // namespace
+
+py::object take_snapshot(const std::vector<py::object> &modules) {
+  py::object result = owned(PyList_New(0));
+  for (const py::object &value : modules) {
+    ModuleObject *module = as_module(value.ptr());
+    const py::object entries = owned(PyTuple_New(kSlotCount + 1));
+    for (int i = 0; i <= kSlotCount; ++i) {
+      PyObject *held = i < kSlotCount ? peek(module, static_cast<Slot>(i)) : module->dict;
+      PyTuple_SET_ITEM(entries.ptr(), i, saved(held).release().ptr());
+    }
+    if (PyList_Append(result.ptr(), entries.ptr()) < 0) {
+      fail();
+    }
+  }
+  return result;
+}
+
+void restore_snapshot(const std::vector<py::object> &modules, py::handle snapshot) {
+  py::object type, error, traceback;
+  const auto note = [&](int result) {
+    if (result >= 0) {
+      return;
+    }
+    if (type) {
+      PyErr_Clear();
+      return;
+    }
+    PyErr_Fetch(&type.ptr(), &error.ptr(), &traceback.ptr());
+  };
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    PyObject *entries =
+        PyList_Check(snapshot.ptr()) && static_cast<Py_ssize_t>(i) < PyList_GET_SIZE(snapshot.ptr())
+            ? PyList_GET_ITEM(snapshot.ptr(), static_cast<Py_ssize_t>(i))
+            : nullptr;
+    if (!entries || !PyTuple_Check(entries) || PyTuple_GET_SIZE(entries) != kSlotCount + 1) {
+      PyErr_SetString(PyExc_TypeError, "expected what snapshot() gave");
+      fail();
+    }
+    const auto keep = py::reinterpret_borrow<py::object>(entries);
+    ModuleObject *module = as_module(modules[i].ptr());
+    for (int slot = 0; slot < kSlotCount; ++slot) {
+      note(restore_slot(module, static_cast<Slot>(slot), PyTuple_GET_ITEM(entries, slot)));
+    }
+    note(restore_attributes(module, PyTuple_GET_ITEM(entries, kSlotCount)));
+  }
+  if (type) {
+    PyErr_Restore(type.release().ptr(), error.release().ptr(), traceback.release().ptr());
+    fail();
+  }
+}
+
+void write_places(const Structure &structure, const std::vector<py::object> &modules,
+                  const std::vector<int> &places, const std::vector<PyObject *> &values) {
+  for (const int index : places) {
+    const LeafPlace &place = structure.places[static_cast<std::size_t>(index)];
+    ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
+    PyObject *table = table_of(module, place.is_parameter);
+    if (!table || mapping_contains(table, place.name.ptr()) <= 0) {
+      if (!PyErr_Occurred()) {
+        const py::object path = structure.path_of(place.module);
+        PyErr_Format(PyExc_RuntimeError,
+                     "%R has no entry %R any more; nothing was written back to the modules",
+                     path.ptr(), place.name.ptr());
+      }
+      fail();
+    }
+  }
+  // Old values die at the end, when all are written: that may run user code.
+  std::vector<py::object> old;
+  old.reserve(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const LeafPlace &place = structure.places[static_cast<std::size_t>(places[i])];
+    ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
+    const auto table = py::reinterpret_borrow<py::object>(table_of(module, place.is_parameter));
+    int result = -1;
+    if (table && is_plain_table(table.ptr())) {
+      old.push_back(
+          py::reinterpret_borrow<py::object>(dict_find_str(table.ptr(), place.name.ptr())));
+      result = PyDict_SetItem(table.ptr(), place.name.ptr(), values[i]);
+    } else if (table) {
+      result = PyObject_SetItem(table.ptr(), place.name.ptr(), values[i]);
+    }
+    if (result < 0) {
+      fail();
+    }
+  }
+}
+
+}  // namespace modtree
