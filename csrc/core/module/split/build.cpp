@@ -31,8 +31,8 @@ public:
     values_.others = owned(PyList_New(0));
   }
 
-  void run(py::handle tree) {
-    add_node(tree);
+  void run(py::handle tree, int levels) {
+    add_node(tree, levels);
     structure_.leaf_count = static_cast<int>(PyList_GET_SIZE(values_.leaves.ptr()));
     structure_.other_count = static_cast<int>(PyList_GET_SIZE(values_.others.ptr()));
     structure_.compute_hash();
@@ -46,7 +46,7 @@ private:
     std::vector<py::object> children;
   };
 
-  void add_node(py::handle value) {
+  void add_node(py::handle value, int levels) {
     const NestedCall nested("looking for modules in containers");
     if (!nested.entered()) {
       fail();
@@ -57,7 +57,10 @@ private:
       structure_.nodes[place].index = add_root(value);
       return;
     }
-    const int holds = holds_modules(value.ptr());
+    const bool is_expanded =
+        levels > 0 && (PyTuple_CheckExact(value.ptr()) || PyDict_CheckExact(value.ptr()) ||
+                       PyList_CheckExact(value.ptr()));
+    const int holds = is_expanded ? 1 : holds_modules(value.ptr());
     if (holds < 0) {
       fail();
     }
@@ -66,10 +69,10 @@ private:
       append(values_.others, value);
       return;
     }
-    add_container(value);
+    add_container(value, levels - 1);
   }
 
-  void add_container(py::handle value) {
+  void add_container(py::handle value, int levels) {
     std::vector<std::pair<py::object, py::object>> items;
     TreeNode node{TreeNode::Kind::list, 0, 0, {}, {}};
     if (PyDict_CheckExact(value.ptr())) {
@@ -99,7 +102,7 @@ private:
     structure_.nodes.push_back(std::move(node));
     for (const auto &[key, item] : items) {
       way_.push_back(key);
-      add_node(item);
+      add_node(item, levels);
       way_.pop_back();
     }
   }
@@ -335,8 +338,9 @@ PyObject *hook_value(ModuleObject *module, int index) {
   return is_default ? nullptr : value;
 }
 
-void build_structure(py::handle tree, Keep keep, Structure *structure, SplitValues *values) {
-  Builder(keep, structure, values).run(tree);
+void build_structure(py::handle tree, Keep keep, int levels, Structure *structure,
+                     SplitValues *values) {
+  Builder(keep, structure, values).run(tree, levels);
 }
 
 }  // namespace modtree

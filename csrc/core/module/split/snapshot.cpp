@@ -180,8 +180,43 @@ void restore_snapshot(const std::vector<py::object> &modules, py::handle snapsho
   }
 }
 
-void write_places(const Structure &structure, const std::vector<py::object> &modules,
-                  const std::vector<int> &places, const std::vector<PyObject *> &values) {
+PyObject *own_mark(PyObject *object, PyObject *name, py::object *keep) {
+  const Py_ssize_t offset = Py_TYPE(object)->tp_dictoffset;
+  if (offset > 0) {
+    PyObject *dict = *reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset);
+    return dict ? dict_find_str(dict, name) : nullptr;
+  }
+  PyObject *found = nullptr;
+  if (optional_attr(object, name, &found) < 0) {
+    PyErr_Clear();
+  }
+  *keep = py::reinterpret_steal<py::object>(found);
+  return found;
+}
+
+namespace {
+
+int copy_marks(PyObject *from, PyObject *to, PyObject *marks) {
+  int refused = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(marks); ++i) {
+    PyObject *name = PyTuple_GET_ITEM(marks, i);
+    py::object keep;
+    if (PyObject *mark = own_mark(from, name, &keep)) {
+      keep = py::reinterpret_borrow<py::object>(mark);
+      if (PyObject_SetAttr(to, name, mark) < 0) {
+        PyErr_Clear();
+        ++refused;
+      }
+    }
+  }
+  return refused;
+}
+
+}  // namespace
+
+int write_places(const Structure &structure, const std::vector<py::object> &modules,
+                 const std::vector<int> &places, const std::vector<PyObject *> &values,
+                 PyObject *marks) {
   for (const int index : places) {
     const LeafPlace &place = structure.places[static_cast<std::size_t>(index)];
     ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
@@ -199,6 +234,7 @@ void write_places(const Structure &structure, const std::vector<py::object> &mod
   // Old values die at the end, when all are written: that may run user code.
   std::vector<py::object> old;
   old.reserve(places.size());
+  int refused = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const LeafPlace &place = structure.places[static_cast<std::size_t>(places[i])];
     ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
@@ -207,6 +243,9 @@ void write_places(const Structure &structure, const std::vector<py::object> &mod
     if (table && is_plain_table(table.ptr())) {
       old.push_back(
           py::reinterpret_borrow<py::object>(dict_find_str(table.ptr(), place.name.ptr())));
+      if (marks && old.back() && old.back().ptr() != values[i]) {
+        refused += copy_marks(old.back().ptr(), values[i], marks);
+      }
       result = PyDict_SetItem(table.ptr(), place.name.ptr(), values[i]);
     } else if (table) {
       result = PyObject_SetItem(table.ptr(), place.name.ptr(), values[i]);
@@ -215,6 +254,7 @@ void write_places(const Structure &structure, const std::vector<py::object> &mod
       fail();
     }
   }
+  return refused;
 }
 
 }  // namespace modtree

@@ -99,7 +99,10 @@ struct SplitValues {
 
 // Walks over the tree and notes all. Runs user code where a registry is no plain table. Throws
 // error_already_set.
-void build_structure(py::handle tree, Keep keep, Structure *structure, SplitValues *values);
+//
+// Containers on the first `levels` levels are parts of the structure also without a module in them.
+void build_structure(py::handle tree, Keep keep, int levels, Structure *structure,
+                     SplitValues *values);
 
 // Walks over a tree that may have this structure, and collects the values if so. False: it has
 // another one, or that is only known by building it. Runs no user code but the collector, before
@@ -130,6 +133,6 @@ py::object rebuild_containers(const Structure &structure, const std::vector<py::
 void make_split_types(py::handle m);
 // A new ModuleSplit of a tree; `known` is a ModuleStructure that it may have, a list of them, or
 // None. A structure that was not known is kept weakly if `weak`. Throws error_already_set.
-py::object split_modules(py::handle tree, py::handle known, bool weak);
+py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels);
 
 }  // namespace modtree

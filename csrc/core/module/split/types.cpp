@@ -323,14 +323,34 @@ PyObject *split_put(PyObject *self_obj, PyObject *leaves) {
         values.push_back(PyTuple_GET_ITEM(given.ptr(), structure.places[i].leaf));
       }
     }
-    write_places(structure, as_split(self_obj)->values.modules, places, values);
+    write_places(structure, as_split(self_obj)->values.modules, places, values, nullptr);
     Py_RETURN_NONE;
   });
 }
 
+PyObject *split_marks(PyObject *self_obj, PyObject *name) {
+  return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
+    if (!PyUnicode_Check(name)) {
+      PyErr_SetString(PyExc_TypeError, "marks() takes a name");
+      return nullptr;
+    }
+    const py::object leaves = as_tuple(as_split(self_obj)->values.leaves.ptr());
+    const Py_ssize_t count = PyTuple_GET_SIZE(leaves.ptr());
+    py::object bytes = owned(PyBytes_FromStringAndSize(nullptr, count));
+    char *flags = PyBytes_AS_STRING(bytes.ptr());
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      py::object keep;
+      PyObject *mark = own_mark(PyTuple_GET_ITEM(leaves.ptr(), i), name, &keep);
+      flags[i] = static_cast<char>(!mark ? 0 : mark == Py_True ? 1 : mark == Py_False ? 2 : 3);
+    }
+    return bytes.release().ptr();
+  });
+}
+
 PyObject *split_write(PyObject *self_obj, PyObject *const *args, Py_ssize_t count) {
-  if (count != 3 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1])) {
-    PyErr_SetString(PyExc_TypeError, "write() takes two tuples of indices, and values");
+  if (count != 4 || !PyTuple_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[3])) {
+    PyErr_SetString(PyExc_TypeError,
+                    "write() takes two tuples of indices, values, and a tuple of names");
     return nullptr;
   }
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
@@ -354,8 +374,8 @@ PyObject *split_write(PyObject *self_obj, PyObject *const *args, Py_ssize_t coun
       places.push_back(static_cast<int>(place));
       values.push_back(PyTuple_GET_ITEM(given.ptr(), value));
     }
-    write_places(structure, as_split(self_obj)->values.modules, places, values);
-    Py_RETURN_NONE;
+    return PyLong_FromLong(
+        write_places(structure, as_split(self_obj)->values.modules, places, values, args[3]));
   });
 }
 
@@ -384,8 +404,12 @@ PyMethodDef split_methods[] = {
      "put($self, leaves, /)\n--\n\nPuts leaves into all places of the modules, or into none."},
     {"write", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(split_write)),
      METH_FASTCALL,
-     "write($self, places, indices, values, /)\n--\n\nPuts the values of these indices into some "
-     "places of the modules, or into none."},
+     "write($self, places, indices, values, marks, /)\n--\n\nPuts the values of these indices into "
+     "some places of the modules, or into none. They take over the attributes of these names of "
+     "what they replace; says how many of the attributes they did not take."},
+    {"marks", split_marks, METH_O,
+     "marks($self, name, /)\n--\n\nFor each leaf a byte that says what attribute of that name it "
+     "has: 0 for none, 1 for True, 2 for False, 3 for another."},
     {"snapshot", split_snapshot, METH_NOARGS,
      "snapshot($self, /)\n--\n\nWhat the modules hold: for each of them a tuple of None or "
      "(object, "
@@ -431,7 +455,7 @@ bool try_known(PyObject *structure, PyObject *tree, SplitObject *split) {
 
 }  // namespace
 
-py::object split_modules(py::handle tree, py::handle known, bool weak) {
+py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels) {
   py::object made = owned(split_type->tp_alloc(split_type, 0));
   SplitObject *split = as_split(made.ptr());
   new (&split->structure) py::object();
@@ -447,7 +471,8 @@ py::object split_modules(py::handle tree, py::handle known, bool weak) {
   }
   Structure structure;
   SplitValues values;
-  build_structure(tree, weak ? Keep::weak : Keep::strong, &structure, &values);
+  build_structure(tree, weak ? Keep::weak : Keep::strong, static_cast<int>(levels), &structure,
+                  &values);
   const py::object shown = new_structure();
   std::swap(as_structure(shown.ptr())->structure, structure);
   std::swap(split->values, values);
