@@ -8,7 +8,10 @@ modules.
 
 from __future__ import annotations
 
+from modtree.jax._grad import grad, value_and_grad
 from modtree.jax._jit import Jitted, jit
+from modtree.jax._lifted import eval_shape, functional_call, remat, scan, vmap
+from modtree.jax._pytree import register_module_class, register_module_classes
 from modtree.jax._state import State, apply_updates, buffers, parameters, state, update
 
 __all__ = [
@@ -16,8 +19,18 @@ __all__ = [
     "State",
     "apply_updates",
     "buffers",
+    "eval_shape",
+    "functional_call",
+    "grad",
     "jit",
     "parameters",
+    "register_module_class",
+    "remat",
+    "scan",
     "state",
     "update",
+    "value_and_grad",
+    "vmap",
 ]
+
+register_module_classes()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules as pytrees, so that jax and its libraries take them as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from modtree import _C
+from modtree.core.module import Module
+from modtree.jax._tracing import lock
+
+__all__ = ["register_module_class", "register_module_classes"]
+
+# The structure that the last module of each class had.
+_last: dict[type, Any] = {}
+
+
+def _flatten(module: Any) -> tuple[list[Any], Any]:
+    cls = type(module)
+    with lock:
+        split = _C._split_modules(module, _last.get(cls), False)
+    _last[cls] = split.structure
+    return split.leaves, split.structure
+
+
+def _flatten_with_keys(module: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    leaves, structure = _flatten(module)
+    paths: dict[int, str] = {}
+    for _, path, leaf, _ in structure.places:
+        paths.setdefault(leaf, path)
+    return [
+        (jax.tree_util.GetAttrKey(paths[i]), leaf) for i, leaf in enumerate(leaves)
+    ], structure
+
+
+def _unflatten(structure: Any, leaves: Any) -> Any:
+    return structure.make(leaves, None)[0]
+
+
+_registered: set[type] = set()
+
+
+def register_module_class(cls: type) -> None:
+    """Makes the instances of a class of modules pytrees: their arrays, by path, each once.
+
+    All classes are registered when ``modtree.jax`` is imported, and each new one when it is made,
+    unless an ``__init_subclass__`` of its own keeps that to itself.
+    """
+    if cls in _registered:
+        return
+    _registered.add(cls)
+    try:
+        jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, _unflatten, _flatten)
+    except ValueError:
+        pass  # the program has registered it in its own way
+
+
+def register_module_classes() -> None:
+    """Registers all classes of modules that there are, and those that come."""
+    waiting = [Module]
+    while waiting:
+        cls = waiting.pop()
+        register_module_class(cls)
+        waiting += type.__subclasses__(cls)
+
+    def __init_subclass__(cls: type, **kwargs: Any) -> None:
+        super(Module, cls).__init_subclass__(**kwargs)
+        register_module_class(cls)
+
+    Module.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
