@@ -84,6 +84,7 @@ def run(
         modules = split.modules
         before = split.snapshot()
         known_tracers = set(_tracers_of(before))
+        beside = _Beside(modules, before)
         try:
             for value, own in zip(leaves, split.leaves, strict=True):
                 mark_tracer(value, own)
@@ -91,6 +92,9 @@ def run(
             args, kwargs = split.structure.rebuild(modules, others)
             result = function(*args, **kwargs)
             change = _changes(split, leaves, before, known_tracers, once, every)
+        except BaseException:
+            beside.restore()
+            raise
         finally:
             split.restore(before)
         for module, name, value in change.plain:
@@ -284,6 +288,45 @@ def _tracers_of(snapshot: Any) -> Iterator[int]:
         for value in _plain(entries).values():
             for tracer in _tracers_in(value, set()):
                 yield id(tracer)
+
+
+class _Beside:
+    """What the plain attributes of modules lead to: containers, and modules that are not registered.
+    These have it back where the function fails.
+    """
+
+    def __init__(self, modules: list[Any], snapshot: Any) -> None:
+        self._known = {id(module) for module in modules}
+        self._copies: dict[int, tuple[Any, Any]] = {}
+        self._hidden: list[Any] = []
+        for entries in snapshot:
+            for value in _plain(entries).values():
+                self._add(value, 0)
+        self._split = _C._split_modules(self._hidden, None, True) if self._hidden else None
+        self._snapshot = self._split.snapshot() if self._split else None
+
+    def _add(self, value: Any, depth: int) -> None:
+        if isinstance(value, _C.ModuleBase):
+            if id(value) not in self._known:
+                self._known.add(id(value))
+                self._hidden.append(value)
+        elif type(value) in (list, dict, set, tuple) and depth <= 8:
+            if type(value) is not tuple:
+                if id(value) in self._copies:
+                    return
+                self._copies[id(value)] = (value, value.copy())
+            for item in list(value.values()) if type(value) is dict else list(value):
+                self._add(item, depth + 1)
+
+    def restore(self) -> None:
+        for container, copy in self._copies.values():
+            if type(container) is list:
+                container[:] = copy
+            else:
+                container.clear()
+                container.update(copy)
+        if self._split is not None:
+            self._split.restore(self._snapshot)
 
 
 # -- results ---------------------------------------------------------------------------------------

@@ -82,6 +82,35 @@ int restore_slot(ModuleObject *module, Slot slot, PyObject *entry) {
   return contents.is_none() ? 0 : refill(value, contents);
 }
 
+// Is it what saved() gives?
+bool is_entry(PyObject *entry) {
+  if (entry == Py_None) {
+    return true;
+  }
+  if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2) {
+    return false;
+  }
+  PyObject *value = PyTuple_GET_ITEM(entry, 0), *contents = PyTuple_GET_ITEM(entry, 1);
+  if (PyDict_Check(value)) {
+    return PyDict_Check(contents);
+  }
+  return PyAnySet_Check(value) ? PyAnySet_Check(contents) : contents == Py_None;
+}
+
+// Is it what take_snapshot() gives for one module?
+bool is_snapshot_of_module(PyObject *entries) {
+  if (!PyTuple_Check(entries) || PyTuple_GET_SIZE(entries) != kSlotCount + 1) {
+    return false;
+  }
+  for (int i = 0; i <= kSlotCount; ++i) {
+    if (!is_entry(PyTuple_GET_ITEM(entries, i))) {
+      return false;
+    }
+  }
+  PyObject *attributes = PyTuple_GET_ITEM(entries, kSlotCount);
+  return attributes == Py_None || PyDict_Check(PyTuple_GET_ITEM(attributes, 1));
+}
+
 bool is_slot_name(PyObject *key) {
   const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
   return special && special->slot >= 0;
@@ -158,16 +187,18 @@ void restore_snapshot(const std::vector<py::object> &modules, py::handle snapsho
     }
     PyErr_Fetch(&type.ptr(), &error.ptr(), &traceback.ptr());
   };
+  // A copy: what dies on the way may run code that changes the list.
+  const py::object all = owned(PySequence_Tuple(snapshot.ptr()));
+  bool is_known = PyTuple_GET_SIZE(all.ptr()) == static_cast<Py_ssize_t>(modules.size());
+  for (Py_ssize_t i = 0; is_known && i < PyTuple_GET_SIZE(all.ptr()); ++i) {
+    is_known = is_snapshot_of_module(PyTuple_GET_ITEM(all.ptr(), i));
+  }
+  if (!is_known) {
+    PyErr_SetString(PyExc_TypeError, "expected what snapshot() gave");
+    fail();
+  }
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    PyObject *entries =
-        PyList_Check(snapshot.ptr()) && static_cast<Py_ssize_t>(i) < PyList_GET_SIZE(snapshot.ptr())
-            ? PyList_GET_ITEM(snapshot.ptr(), static_cast<Py_ssize_t>(i))
-            : nullptr;
-    if (!entries || !PyTuple_Check(entries) || PyTuple_GET_SIZE(entries) != kSlotCount + 1) {
-      PyErr_SetString(PyExc_TypeError, "expected what snapshot() gave");
-      fail();
-    }
-    const auto keep = py::reinterpret_borrow<py::object>(entries);
+    PyObject *entries = PyTuple_GET_ITEM(all.ptr(), static_cast<Py_ssize_t>(i));
     ModuleObject *module = as_module(modules[i].ptr());
     for (int slot = 0; slot < kSlotCount; ++slot) {
       note(restore_slot(module, static_cast<Slot>(slot), PyTuple_GET_ITEM(entries, slot)));
