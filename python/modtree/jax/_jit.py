@@ -10,6 +10,7 @@ from types import MethodType
 from typing import Any, NoReturn
 
 import jax
+import numpy as np
 
 from modtree import _C
 from modtree._patterns import Patterns, matching_paths
@@ -128,8 +129,8 @@ class Jitted:
         _now.split = split
         try:
             outcome = compiled(split)
-        except TypeError as error:
-            _check_leaves(split, error)
+        except TypeError:
+            _check_leaves(split)
             raise
         finally:
             _now.split = around
@@ -137,6 +138,7 @@ class Jitted:
 
     def _new(self, key: Any, split: Any, static: tuple[Any, ...]) -> _Compiled:
         structure = split.structure
+        _check_leaves(split)
         with lock:
             if self._explains and self._compiled:
                 self._say(self._why(key))
@@ -166,7 +168,8 @@ class Jitted:
             print(text, file=sys.stderr)
 
     def _without_static(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        places = [i if i >= 0 else len(args) + i for i in self._static_argnums]
+        offset = len(self._bound)
+        places = [i + offset if i >= 0 else len(args) + i for i in self._static_argnums]
         static = tuple((i, args[i]) for i in places if i < len(args))
         names = tuple((name, kwargs[name]) for name in self._static_argnames if name in kwargs)
         args = tuple(None if i in places else value for i, value in enumerate(args))
@@ -228,20 +231,20 @@ def _tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
-def _check_leaves(split: Any, error: TypeError) -> None:
+def _check_leaves(split: Any) -> None:
     """TypeError that names a leaf that is not an array of jax."""
     leaves = split.leaves
     for leaf, (_, path, _) in first_places(split.structure).items():
         value = leaves[leaf]
         if isinstance(value, jax.ShapeDtypeStruct):
-            _refuse(path, "a shape without values; load or initialize the module first", error)
-        if not arrays.family.owns(type(value)):
+            _refuse(path, "a shape without values; load or initialize the module first")
+        if not arrays.family.owns(type(value)) and not isinstance(value, (np.ndarray, np.generic)):
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            _refuse(path, f"a {kind}; convert the module with modtree.to_family(module, 'jax')", error)
+            _refuse(path, f"a {kind}; convert the module with modtree.to_family(module, 'jax')")
 
 
-def _refuse(path: str, what: str, error: TypeError) -> NoReturn:
-    raise TypeError(f"{path}: expected a jax array, got {what}") from error
+def _refuse(path: str, what: str) -> NoReturn:
+    raise TypeError(f"{path}: expected a jax array, got {what}")
 
 
 def jit(

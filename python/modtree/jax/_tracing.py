@@ -27,6 +27,8 @@ lock = threading.RLock()
 _TRAINING, _PARAMETERS, _BUFFERS, _NON_PERSISTENT, _MODULES, _ATTRIBUTES = 0, 1, 2, 3, 16, 17
 _HOOKS = range(4, 16)
 
+_DEEPEST = 8  # containers in containers that are looked into
+
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -83,7 +85,8 @@ def run(
     with lock:
         modules = split.modules
         before = split.snapshot()
-        known_tracers = set(_tracers_of(before))
+        tree = {id(module) for module in modules}
+        known_tracers = {id(tracer) for tracer in _tracers_of(before, tree)}
         beside = _Beside(modules, before)
         try:
             for value, own in zip(leaves, split.leaves, strict=True):
@@ -91,7 +94,7 @@ def run(
             split.put(leaves)
             args, kwargs = split.structure.rebuild(modules, others)
             result = function(*args, **kwargs)
-            change = _changes(split, leaves, before, known_tracers, once, every)
+            change = _changes(split, leaves, before, known_tracers | tree, once, every)
         except BaseException:
             beside.restore()
             raise
@@ -121,7 +124,7 @@ def _where(split: Any, module: int, name: str) -> str:
 
 
 def _changes(
-    split: Any, leaves: Any, before: Any, known_tracers: set[int], once: bool, every: bool
+    split: Any, leaves: Any, before: Any, known: set[int], once: bool, every: bool
 ) -> _Change:
     after = split.snapshot()
     places: list[int] = []
@@ -155,7 +158,7 @@ def _changes(
                     f"function; exchange modules outside of it"
                 )
         _check_flags(split, i, old, new, once, plain, modules[i])
-        _check_attributes(split, i, old, new, known_tracers, once, plain, modules[i])
+        _check_attributes(split, i, old, new, known, once, plain, modules[i])
     return _Change(tuple(places), tuple(indices), values, plain)
 
 
@@ -216,7 +219,7 @@ def _check_attributes(
     i: int,
     old: Any,
     new: Any,
-    known_tracers: set[int],
+    known: set[int],
     once: bool,
     plain: list[Any],
     module: Any,
@@ -224,13 +227,12 @@ def _check_attributes(
     before, after = _plain(old), _plain(new)
     for name, value in after.items():
         was = before.get(name, _GONE)
-        for tracer in _tracers_in(value, set()):
-            if id(tracer) not in known_tracers:
-                raise jax.errors.UnexpectedTracerError(
-                    f"{_where(split, i, name)}: a tracer was stored here inside a traced function "
-                    f"({tracer}). It stands for an array that is only known while the function "
-                    f"runs: make the attribute a buffer (register_buffer), or return the value"
-                )
+        for tracer in _tracers_in(value, set(known)):
+            raise jax.errors.UnexpectedTracerError(
+                f"{_where(split, i, name)}: a tracer was stored here inside a traced function "
+                f"({tracer}). It stands for an array that is only known while the function runs: "
+                f"make the attribute a buffer (register_buffer), or return the value"
+            )
         if not _is_same(was, value):
             if once:
                 text = "set" if was is _GONE else f"changed from {was!r}"
@@ -265,29 +267,35 @@ def _plain(entries: Any) -> dict[str, Any]:
 
 
 def _tracers_in(value: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
+    """Tracers in a plain attribute, also in containers and in modules that are not registered.
+
+    Args:
+        value: The attribute.
+        seen: The ids of objects that are not looked at; more are added.
+        depth: How deep in containers it is.
+    """
+    if id(value) in seen or depth > _DEEPEST:
+        return
     if isinstance(value, _Tracer):
         yield value
         return
-    if isinstance(value, (list, tuple, set, frozenset)):
-        items: Iterable[Any] = value
-    elif isinstance(value, dict):
-        items = list(value.values())
-    elif isinstance(value, _C.ModuleBase):  # one that is not registered
+    if isinstance(value, dict):
+        items: Iterable[Any] = list(value.values())
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = list(value)
+    elif isinstance(value, _C.ModuleBase):
         items = [*value.parameters(), *value.buffers()]
     else:
         return
-    if id(value) in seen or depth > 8:
-        return
     seen.add(id(value))
-    for item in list(items):
+    for item in items:
         yield from _tracers_in(item, seen, depth + 1)
 
 
-def _tracers_of(snapshot: Any) -> Iterator[int]:
+def _tracers_of(snapshot: Any, tree: set[int]) -> Iterator[Any]:
     for entries in snapshot:
         for value in _plain(entries).values():
-            for tracer in _tracers_in(value, set()):
-                yield id(tracer)
+            yield from _tracers_in(value, set(tree))
 
 
 class _Beside:
@@ -310,7 +318,7 @@ class _Beside:
             if id(value) not in self._known:
                 self._known.add(id(value))
                 self._hidden.append(value)
-        elif type(value) in (list, dict, set, tuple) and depth <= 8:
+        elif type(value) in (list, dict, set, tuple) and depth <= _DEEPEST:
             if type(value) is not tuple:
                 if id(value) in self._copies:
                     return
