@@ -208,7 +208,12 @@ class ModuleSplit:
     ) -> _TInt: ...
 
 def _split_modules(
-    tree: Any, known: ModuleStructure | list[Any] | None, weak: _TBool, levels: _TInt = 0, /
+    tree: Any,
+    known: ModuleStructure | list[Any] | None,
+    weak: _TBool,
+    levels: _TInt = 0,
+    loose: _TBool = False,
+    /,
 ) -> ModuleSplit: ...
 def _match_paths(
     root: Any,

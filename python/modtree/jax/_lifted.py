@@ -196,7 +196,8 @@ def _mapped(
         path_of.setdefault(index, places[place][1])
     changed = [axis_of[i] for i in range(len(axis_of))]
     try:
-        arrays = jax.vmap(pure, in_axes, ([out_axes], out_axes, changed), **options)(
+        others_out = [out_axes] if plan.structure is None else out_axes
+        arrays = jax.vmap(pure, in_axes, (others_out, out_axes, changed), **options)(
             split.leaves, split.others
         )
     except ValueError as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import jax
@@ -16,12 +17,19 @@ __all__ = ["register_module_class", "register_module_classes"]
 # The structure that the last module of each class had.
 _last: dict[type, Any] = {}
 
+# Modules that were made of leaves, by id: these may be anything that jax or a program has put
+# there, such as True or None everywhere, which does not make ties of them.
+_made: dict[int, tuple[weakref.ref[Any], Any]] = {}
+
 
 def _flatten(module: Any) -> tuple[list[Any], Any]:
     cls = type(module)
+    made = _made.get(id(module))
     with lock:
-        split = _C._split_modules(module, _last.get(cls), False)
-    _last[cls] = split.structure
+        split = _C._split_modules(module, made and made[1], False, 0, True) if made else None
+        if made is None or split.structure is not made[1]:
+            split = _C._split_modules(module, _last.get(cls), False)
+            _last[cls] = split.structure
     return split.leaves, split.structure
 
 
@@ -30,13 +38,14 @@ def _flatten_with_keys(module: Any) -> tuple[list[tuple[Any, Any]], Any]:
     paths: dict[int, str] = {}
     for _, path, leaf, _ in structure.places:
         paths.setdefault(leaf, path)
-    return [
-        (jax.tree_util.GetAttrKey(paths[i]), leaf) for i, leaf in enumerate(leaves)
-    ], structure
+    return [(jax.tree_util.DictKey(paths[i]), leaf) for i, leaf in enumerate(leaves)], structure
 
 
 def _unflatten(structure: Any, leaves: Any) -> Any:
-    return structure.make(leaves, None)[0]
+    module = structure.make(leaves, None)[0]
+    key = id(module)
+    _made[key] = weakref.ref(module, lambda _: _made.pop(key, None)), structure
+    return module
 
 
 _registered: set[type] = set()

@@ -16,9 +16,10 @@ bool is_same_name(PyObject *one, PyObject *other) {
 
 class Match {
 public:
-  Match(const Structure &structure, SplitValues *values)
+  Match(const Structure &structure, bool loose, SplitValues *values)
       : structure_(structure),
         values_(*values),
+        loose_(loose),
         leaves_(values->leaves.ptr()),
         others_(values->others.ptr()) {}
 
@@ -174,8 +175,8 @@ private:
       if (!dict_next(table, &position, &key, &value) || !is_same_name(place->name.ptr(), key)) {
         return false;
       }
-      if (place->leaf == leaf_ && value != Py_None) {
-        if (!is_sole_reference(value) && !leaves_met_.insert(value)) {
+      if (place->leaf == leaf_ && (loose_ || value != Py_None)) {
+        if (!loose_ && !is_sole_reference(value) && !leaves_met_.insert(value)) {
           return false;
         }
         PyList_SET_ITEM(leaves_, leaf_++, Py_NewRef(value));
@@ -233,6 +234,7 @@ private:
 
   const Structure &structure_;
   SplitValues &values_;
+  const bool loose_;
   PyObject *leaves_, *others_;  // of values_
   std::size_t node_ = 0;
   int leaf_ = 0, other_ = 0;
@@ -267,7 +269,7 @@ bool match_non_persistent(const Structure &structure, const SplitValues &values)
 
 }  // namespace
 
-bool match_structure(const Structure &structure, PyObject *tree, SplitValues *values) {
+bool match_structure(const Structure &structure, PyObject *tree, bool loose, SplitValues *values) {
   // Before the walk: making them may run the collector.
   values->modules.reserve(structure.modules.size());
   values->leaves = py::reinterpret_steal<py::object>(PyList_New(structure.leaf_count));
@@ -275,7 +277,7 @@ bool match_structure(const Structure &structure, PyObject *tree, SplitValues *va
   if (!values->leaves || !values->others) {
     throw py::error_already_set();
   }
-  return Match(structure, values).run(tree) && match_non_persistent(structure, *values);
+  return Match(structure, loose, values).run(tree) && match_non_persistent(structure, *values);
 }
 
 }  // namespace modtree

@@ -107,7 +107,9 @@ void build_structure(py::handle tree, Keep keep, int levels, Structure *structur
 // Walks over a tree that may have this structure, and collects the values if so. False: it has
 // another one, or that is only known by building it. Runs no user code but the collector, before
 // the walk, and comparisons of sets, after it. Throws error_already_set where memory ends.
-bool match_structure(const Structure &structure, PyObject *tree, SplitValues *values);
+//
+// Where `loose`, leaves may be one object, or None, without being tied or missing.
+bool match_structure(const Structure &structure, PyObject *tree, bool loose, SplitValues *values);
 
 // The value of a hook entry, or null where it is as that of a module without hooks. Borrowed.
 PyObject *hook_value(ModuleObject *module, int index);
@@ -132,7 +134,9 @@ py::object rebuild_containers(const Structure &structure, const std::vector<py::
 // The type of structures, and the functions around it.
 void make_split_types(py::handle m);
 // A new ModuleSplit of a tree; `known` is a ModuleStructure that it may have, a list of them, or
-// None. A structure that was not known is kept weakly if `weak`. Throws error_already_set.
-py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels);
+// None. A structure that was not known is kept weakly if `weak`. A known one is compared as
+// match_structure() says. Throws error_already_set.
+py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels,
+                         bool loose);
 
 }  // namespace modtree

@@ -437,7 +437,7 @@ PyType_Spec split_spec = {
     split_slots,
 };
 
-bool try_known(PyObject *structure, PyObject *tree, SplitObject *split) {
+bool try_known(PyObject *structure, PyObject *tree, bool loose, SplitObject *split) {
   if (!is_structure(structure)) {
     PyErr_Format(PyExc_TypeError, "expected a ModuleStructure, got %.200s",
                  Py_TYPE(structure)->tp_name);
@@ -445,7 +445,7 @@ bool try_known(PyObject *structure, PyObject *tree, SplitObject *split) {
   }
   const auto keep = py::reinterpret_borrow<py::object>(structure);
   SplitValues values;
-  if (!match_structure(as_structure(structure)->structure, tree, &values)) {
+  if (!match_structure(as_structure(structure)->structure, tree, loose, &values)) {
     return false;
   }
   std::swap(split->values, values);
@@ -455,18 +455,19 @@ bool try_known(PyObject *structure, PyObject *tree, SplitObject *split) {
 
 }  // namespace
 
-py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels) {
+py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels,
+                         bool loose) {
   py::object made = owned(split_type->tp_alloc(split_type, 0));
   SplitObject *split = as_split(made.ptr());
   new (&split->structure) py::object();
   new (&split->values) SplitValues();
   if (PyList_Check(known.ptr())) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(known.ptr()); ++i) {
-      if (try_known(PyList_GET_ITEM(known.ptr(), i), tree.ptr(), split)) {
+      if (try_known(PyList_GET_ITEM(known.ptr(), i), tree.ptr(), loose, split)) {
         return made;
       }
     }
-  } else if (!known.is_none() && try_known(known.ptr(), tree.ptr(), split)) {
+  } else if (!known.is_none() && try_known(known.ptr(), tree.ptr(), loose, split)) {
     return made;
   }
   Structure structure;

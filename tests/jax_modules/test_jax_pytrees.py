@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Modules as pytrees, for jax and its libraries."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax_nets import Layer, Net, assert_untouched, batch, loss, snapshot
+
+import modtree.jax as mj
+from modtree import nn
+
+
+def test_tree_map_makes_a_module() -> None:
+    model = Net()
+    before = snapshot(model)
+    zeros = jax.tree.map(jnp.zeros_like, model)
+    assert type(zeros) is Net and zeros is not model and zeros.layers[1].size == 3
+    assert not zeros.layers[0].w.any()
+    assert_untouched(model, before)
+    assert zeros.norm.count.dtype == jnp.int32
+    assert zeros.state_dict().keys() == model.state_dict().keys()
+
+
+def test_paths_and_structures() -> None:
+    model = Net(1)
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(model)]
+    assert paths == [
+        f"['{name}']" for name in ("layers.0.w", "layers.0.b", "norm.count", "norm.mean")
+    ]
+    one, other = jax.tree.structure(model), jax.tree.structure(Net(1))
+    assert one == other and hash(one) == hash(other)
+    assert jax.tree.structure(Net(1).eval()) != one
+    with pytest.raises(ValueError):
+        jax.tree.map(lambda *_: None, model, Net(2))
+
+
+def test_ties_none_and_shared_modules_survive() -> None:
+    model = Net()
+    model.layers[1].w = model.layers[0].w
+    model.again = model.norm
+    model.register_buffer("nothing", None)
+    assert len(jax.tree.leaves(model)) == 5
+    copy = jax.tree.map(lambda x: x, model)
+    assert copy.layers[1].w is copy.layers[0].w and copy.again is copy.norm
+    assert copy.nothing is None
+
+
+def test_leaves_of_any_kind_keep_the_structure() -> None:
+    model = Net()
+    model.layers[1].w = model.layers[0].w
+    for value in (True, None, 0.0, jnp.zeros(2)):
+        other = jax.tree.map(lambda _, value=value: value, model)
+        again = jax.tree.map(lambda x, y: x, other, model, is_leaf=lambda x: x is None)
+        assert again.layers[0]._parameters["b"] is value
+        assert jax.tree.map(lambda x: x, other).norm._buffers["mean"] is value
+    eqx = pytest.importorskip("equinox")
+    arrays, rest = eqx.partition(model, eqx.is_inexact_array)
+    assert rest.layers[0].w is None and arrays.norm.count is None
+    assert_untouched(eqx.combine(arrays, rest), snapshot(model))
+    assert eqx.filter_jit(lambda m, x: m(x))(model, batch()).shape == (4, 3)
+
+
+def test_jit_grad_and_vmap_of_jax() -> None:
+    model, x = Net().eval(), batch()
+    np.testing.assert_allclose(jax.jit(lambda m, x: m(x))(model, x), model(x), rtol=1e-6)
+    layer = Layer()
+    gradients = jax.grad(loss)(layer, x)
+    assert type(gradients) is Layer
+    np.testing.assert_allclose(gradients.w, mj.grad(loss)(layer, x)["w"], rtol=1e-5)
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves), layer, layer)
+    assert jax.vmap(lambda m: m(x))(stack).shape == (2, 4, 3)
+    made = jax.jit(lambda: Net())()
+    assert type(made) is Net and made.norm.count.shape == ()
+
+
+def test_jit_of_jax_counts_structures() -> None:
+    traces = []
+
+    @jax.jit
+    def call(m: Any, x: Any) -> Any:
+        traces.append(1)
+        return m(x)
+
+    model = Net()
+    call(model, batch())
+    call(Net(), batch())
+    call(model.eval(), batch())
+    assert len(traces) == 2
+
+
+def test_classes_that_come_later_and_odd_ones() -> None:
+    class Later(Layer):
+        pass
+
+    class Silent(nn.Module):
+        def __init_subclass__(cls, **kwargs: Any) -> None:
+            pass
+
+    class BelowSilent(Silent):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(jnp.ones(2))
+
+    assert len(jax.tree.leaves(Later())) == 2
+    mj.register_module_class(BelowSilent)
+    mj.register_module_class(BelowSilent)
+    assert len(jax.tree.leaves(BelowSilent())) == 1
+
+
+def test_optax_takes_modules() -> None:
+    optax = pytest.importorskip("optax")
+    model, x = Layer(), batch()
+    transform = optax.adam(1e-2)
+    state = transform.init(model)
+    gradients = jax.grad(loss)(model, x)
+    updates, state = transform.update(gradients, state, model)
+    new = optax.apply_updates(model, updates)
+    assert type(new) is Layer and float(loss(new, x)) < float(loss(model, x))
+
+
+def test_equinox_and_diffrax_take_modules() -> None:
+    diffrax = pytest.importorskip("diffrax")
+    model = Layer()
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, m: m(y)),
+        diffrax.Euler(),
+        t0=0.0,
+        t1=1.0,
+        dt0=0.5,
+        y0=batch(),
+        args=model,
+    )
+    y = batch()
+    for _ in range(2):
+        y = y + 0.5 * model(y)
+    np.testing.assert_allclose(solution.ys[0], y, rtol=1e-5)
+
+
+def test_orbax_saves_and_restores_modules(tmp_path: Any) -> None:
+    ocp = pytest.importorskip("orbax.checkpoint")
+    model, other = Net(), Net().eval()
+    model.norm.count = model.norm.count + 5
+    model.layers[0].w = model.layers[0].w + 1
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "state", mj.state(model))
+        checkpointer.wait_until_finished()
+        restored = checkpointer.restore(tmp_path / "state", mj.state(other))
+    mj.update(other, restored)
+    for name, value in mj.state(model).items():
+        np.testing.assert_array_equal(mj.state(other)[name], value)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "module", model)
+        checkpointer.wait_until_finished()
+        again = checkpointer.restore(tmp_path / "module", Net())
+    np.testing.assert_array_equal(jax.tree.leaves(again)[0], model.layers[0].w)
+
+
+def test_flattening_does_not_leak() -> None:
+    model = Net()
+    jax.tree.map(lambda x: x, model)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(50):
+        jax.tree.map(lambda x: x, model)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50
