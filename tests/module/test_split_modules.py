@@ -430,3 +430,82 @@ def test_types_cannot_be_made() -> None:
             cls()
     with pytest.raises(TypeError, match="ModuleStructure"):
         split(Leafy(), [3])
+
+
+class Dying:
+    """A leaf that runs a function when it dies."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __del__(self) -> None:
+        self.function()
+
+
+def test_leaves_that_change_the_module_when_they_die() -> None:
+    def change() -> None:
+        model[0]._parameters.clear()
+        model[0].__dict__.clear()
+        model.append(Leafy())
+        found.leaves.clear()
+
+    model = nn.Sequential(Leafy(), Leafy())
+    model[0]._parameters["weight"] = Dying(change)
+    found = split(model)
+    found.leaves.clear()
+    found.put(["a", "b", "c", "d"])
+    assert len(model) == 3
+
+
+def test_restore_of_values_that_change_the_module_when_they_die() -> None:
+    def change() -> None:
+        model[1].__dict__.clear()
+        snapshot.clear()
+        model[0].__dict__["more"] = 1
+
+    model = nn.Sequential(Leafy(n=1), Leafy())
+    found = split(model)
+    snapshot = found.snapshot()
+    model[0].dying = Dying(change)
+    try:
+        found.restore(snapshot)
+    except (AttributeError, RuntimeError, TypeError):
+        pass
+    assert not snapshot
+
+
+def test_attributes_whose_comparison_changes_the_module() -> None:
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            model[0].__dict__.clear()
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    model = nn.Sequential(Leafy(n=1), Leafy())
+    model[0]._buffers[Name("odd")] = mt.ones(1)
+    vars(model[1])[Name("attribute")] = 2
+    found = split(model)
+    split(model, found.structure)
+    try:
+        found.put(found.leaves)
+        found.restore(found.snapshot())
+    except (AttributeError, RuntimeError):
+        pass
+
+
+def test_odd_arguments_are_refused() -> None:
+    found = split(Leafy())
+    for call in (
+        lambda: found.put(3),
+        lambda: found.write([0], (0,), [1], ()),
+        lambda: found.write((0,), (0,), [1]),
+        lambda: found.write(("a",), (0,), [1], ()),
+        lambda: found.marks(3),
+        lambda: found.structure.make([1, 2]),
+        lambda: found.structure.make([1, 2], [3]),
+        lambda: found.structure.rebuild([], 3),
+        lambda: found.structure.rebuild([], []),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            call()
