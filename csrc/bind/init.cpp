@@ -77,12 +77,13 @@ void bind_module(Functions &m) {
   make_walk_type(m.module());
   make_conversion_types(m.module());
   make_split_types(m.module());
-  m.def<split_modules>("_split_modules(tree, known, weak, levels=0, loose=False, /)",
-                       "The modules in containers as a ModuleStructure and a flat list of leaves. "
-                       "`known`: a structure that the tree may have, a list of them, or None; "
-                       "`weak`: a new structure refers to attributes weakly; `levels`: of containers "
-                       "that are parts of the structure also without modules; `loose`: a tree has a "
-                       "known structure also where leaves are one object or None.");
+  m.def<split_modules>(
+      "_split_modules(tree, known, weak, levels=0, loose=False, /)",
+      "The modules in containers as a ModuleStructure and a flat list of leaves. "
+      "`known`: a structure that the tree may have, a list of them, or None; "
+      "`weak`: a new structure refers to attributes weakly; `levels`: of containers "
+      "that are parts of the structure also without modules; `loose`: a tree has a "
+      "known structure also where leaves are one object or None.");
   bind_global_hooks(m.module());
   m.def<seal>("_seal_module_class(cls, /)",
               "Declares the class whose attributes count as Module's own; everything else is an "

@@ -162,6 +162,7 @@ _global_module_registration_hooks: OrderedDict[int, Callable[..., Any]]
 _global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]]
 
 def _forget_families() -> None: ...
+
 @final
 class ModuleStructure:
     """What a tree of containers and modules is without its leaves: hashable, and compared at once

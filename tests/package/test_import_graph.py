@@ -60,6 +60,7 @@ LAYERS = (
         "files.checkpoint.load",
         "files.pickled.tensors",
     ),
+    ("jax",),
     (
         "amp",
         "backends",

@@ -12,6 +12,7 @@ from modtree.jax._grad import grad, value_and_grad
 from modtree.jax._jit import Jitted, jit
 from modtree.jax._lifted import eval_shape, functional_call, remat, scan, vmap
 from modtree.jax._pytree import register_module_class, register_module_classes
+from modtree.jax._sharding import load_sharded, save_sharded, shard
 from modtree.jax._state import State, apply_updates, buffers, parameters, state, update
 
 __all__ = [
@@ -23,10 +24,13 @@ __all__ = [
     "functional_call",
     "grad",
     "jit",
+    "load_sharded",
     "parameters",
     "register_module_class",
     "remat",
+    "save_sharded",
     "scan",
+    "shard",
     "state",
     "update",
     "value_and_grad",

@@ -14,7 +14,7 @@ _MOST = 5
 
 
 def _join(found: Iterator[str]) -> str:
-    texts = []
+    texts: list[str] = []
     for text in found:
         if len(texts) == _MOST:
             texts.append("...")

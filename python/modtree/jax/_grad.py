@@ -31,9 +31,7 @@ class _Wanted:
             raise ValueError(f"the argument does not have {what}")
         self.first_other = first_other
         index_of = {id(leaf): i for i, leaf in enumerate(split.leaves)}
-        self.indices = [
-            [index_of[id(leaf)] for leaf in state.values()] for state in states
-        ]
+        self.indices = [[index_of[id(leaf)] for leaf in state.values()] for state in states]
         self.tree = self._with_states(states, self.split.others)
 
     def _with_states(self, states: list[State], others: Any) -> Any:
@@ -97,8 +95,8 @@ def value_and_grad(
     Returns:
         A function with the result (value, gradients), or ((value, more), gradients).
     """
-    several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+    several = isinstance(argnums, tuple)
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         split = split_call(args, kwargs)
@@ -123,7 +121,7 @@ def value_and_grad(
         more = finished(split, outcome)
         return (value, more) if has_aux else value, gradients if several else gradients[0]
 
-    return named(call, function)  # type: ignore[no-any-return]
+    return named(call, function)
 
 
 def grad(
@@ -150,7 +148,7 @@ def grad(
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return named(call, function)  # type: ignore[no-any-return]
+    return named(call, function)
 
 
 def _first_others(args: tuple[Any, ...]) -> list[int]:

@@ -155,7 +155,9 @@ class Jitted:
             return what_changed(structure, key[0])
         if marks != key[1]:
             paths = {leaf: place[1] for leaf, place in first_places(structure).items()}
-            changed = [paths[i] for i, (a, b) in enumerate(zip(marks, key[1], strict=True)) if a != b]
+            changed = [
+                paths[i] for i, (a, b) in enumerate(zip(marks, key[1], strict=True)) if a != b
+            ]
             return f"requires_grad changed: {', '.join(changed[:5])}"
         return f"static arguments: {static!r} became {key[2]!r}"
 

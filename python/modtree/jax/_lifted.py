@@ -11,7 +11,16 @@ import jax
 from modtree import _C
 from modtree._patterns import matching_paths
 from modtree.jax._state import State, first_places
-from modtree.jax._tracing import Outcome, finished, lock, named, outcome_of, run, split_call, unbound
+from modtree.jax._tracing import (
+    Outcome,
+    finished,
+    lock,
+    named,
+    outcome_of,
+    run,
+    split_call,
+    unbound,
+)
 
 __all__ = ["eval_shape", "functional_call", "remat", "scan", "vmap"]
 
@@ -39,7 +48,7 @@ def remat(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         outcome = jax.checkpoint(_pure(split, plain), **options)(split.leaves, split.others)
         return finished(split, outcome)
 
-    return named(call, function)  # type: ignore[no-any-return]
+    return named(call, function)
 
 
 def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +179,7 @@ def vmap(
         outcome = _mapped(split, function, axes_of_leaves, other_axes, out_axes, options)
         return finished(split, outcome)
 
-    return named(call, function)  # type: ignore[no-any-return]
+    return named(call, function)
 
 
 def _mapped(
@@ -252,7 +261,9 @@ def scan(
                 given[i] = value
         result, change = run(split, function, given, [*carry[1], *x[1]], once=True)
         if not (isinstance(result, tuple) and len(result) == 2):
-            raise TypeError(f"scan: the function must return (carry, y), got {type(result).__name__}")
+            raise TypeError(
+                f"scan: the function must return (carry, y), got {type(result).__name__}"
+            )
         after = _C._split_modules(result[0], None, True)
         if [id(m) for m in after.modules] != [id(m) for m in carried.modules] or len(
             after.others

@@ -26,10 +26,12 @@ def _flatten(module: Any) -> tuple[list[Any], Any]:
     cls = type(module)
     made = _made.get(id(module))
     with lock:
-        split = _C._split_modules(module, made and made[1], False, 0, True) if made else None
-        if made is None or split.structure is not made[1]:
-            split = _C._split_modules(module, _last.get(cls), False)
-            _last[cls] = split.structure
+        if made is not None:
+            split = _C._split_modules(module, made[1], False, 0, True)
+            if split.structure is made[1]:
+                return split.leaves, split.structure
+        split = _C._split_modules(module, _last.get(cls), False)
+    _last[cls] = split.structure
     return split.leaves, split.structure
 
 
@@ -78,4 +80,4 @@ def register_module_classes() -> None:
         super(Module, cls).__init_subclass__(**kwargs)
         register_module_class(cls)
 
-    Module.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
+    Module.__init_subclass__ = classmethod(__init_subclass__)

@@ -89,8 +89,9 @@ def parameters(module: Any, *, trainable: bool = True) -> State:
         module: The module.
         trainable: Without those whose ``requires_grad`` is False.
     """
-    return _chosen(module, lambda leaf, is_parameter: is_parameter and (
-        not trainable or is_trainable(leaf)))
+    return _chosen(
+        module, lambda leaf, is_parameter: is_parameter and (not trainable or is_trainable(leaf))
+    )
 
 
 def buffers(module: Any) -> State:

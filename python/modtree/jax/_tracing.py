@@ -69,7 +69,13 @@ _GONE: Any = object()
 
 
 def run(
-    split: Any, function: Callable[..., Any], leaves: Any, others: Any, *, once: bool, every: bool = False
+    split: Any,
+    function: Callable[..., Any],
+    leaves: Any,
+    others: Any,
+    *,
+    once: bool,
+    every: bool = False,
 ) -> tuple[Any, _Change]:
     """Calls a function on the modules of a split while they hold other leaves; they have their own
     back afterwards, whatever happens.
@@ -299,8 +305,8 @@ def _tracers_of(snapshot: Any, tree: set[int]) -> Iterator[Any]:
 
 
 class _Beside:
-    """What the plain attributes of modules lead to: containers, and modules that are not registered.
-    These have it back where the function fails.
+    """What plain attributes of modules lead to: containers, and modules that are not registered.
+    These have their contents back where the function fails.
     """
 
     def __init__(self, modules: list[Any], snapshot: Any) -> None:
@@ -333,7 +339,7 @@ class _Beside:
             else:
                 container.clear()
                 container.update(copy)
-        if self._split is not None:
+        if self._split is not None and self._snapshot is not None:
             self._split.restore(self._snapshot)
 
 
@@ -409,7 +415,9 @@ def finished(split: Any, outcome: Outcome, *, writes: bool = True) -> Any:
         return others[0]
     leaves: list[Any] = [None] * structure.leaf_count
     for (leaf, trainable), value in zip(plan.made, made, strict=True):
-        leaves[leaf] = value if trainable is None else arrays.family.make_parameter(value, trainable)
+        leaves[leaf] = (
+            value if trainable is None else arrays.family.make_parameter(value, trainable)
+        )
     own = split.modules
     known = [None if i is None else own[i] for i in plan.known]
     return structure.rebuild(structure.make(leaves, known), others)

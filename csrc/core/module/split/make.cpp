@@ -135,9 +135,9 @@ private:
 
   void add_attributes(ModuleObject *module, std::size_t index) {
     const ModuleRecord &record = structure_.modules[index];
+    const StaticAttribute *attributes = structure_.attributes.data() + record.first_attribute;
     for (int i = 0; i < record.attributes; ++i) {
-      const StaticAttribute &attribute =
-          structure_.attributes[static_cast<std::size_t>(record.first_attribute + i)];
+      const StaticAttribute &attribute = attributes[i];
       const py::object value = attribute.value.value();
       if (!value) {
         const py::object path = structure_.path_of(static_cast<int>(index));

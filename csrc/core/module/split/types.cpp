@@ -165,9 +165,9 @@ PyObject *structure_constants(PyObject *self_obj, void *) {
     const py::object list = owned(PyList_New(0));
     for (std::size_t i = 0; i < structure.modules.size(); ++i) {
       const ModuleRecord &record = structure.modules[i];
+      const StaticAttribute *attributes = structure.attributes.data() + record.first_attribute;
       for (int k = 0; k < record.attributes; ++k) {
-        const StaticAttribute &attribute =
-            structure.attributes[static_cast<std::size_t>(record.first_attribute + k)];
+        const StaticAttribute &attribute = attributes[k];
         py::object value = attribute.value.value();
         if (!value) {
           value = py::none();
