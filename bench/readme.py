@@ -206,7 +206,7 @@ def pythons_text_of(record: dict[str, Any]) -> str:
     )
     times = (
         f"ns of CPU time per item on one thread of {machine['cpu']}, the least of processes that "
-        "take turns, on the trees of the table above:"
+        "take turns:"
     )
     parts = [text, bench_pythons.table(pythons, "instructions")]
     if pythons[0]["times"]:
