@@ -36,7 +36,7 @@ _Shape = jax.ShapeDtypeStruct
 _MARKS = ("_is_param", "_is_buffer", "persistent", "requires_grad")
 
 
-class ParameterShape(_Shape):
+class ParameterShape(jax.ShapeDtypeStruct):
     """A parameter on the meta device: a shape and a dtype."""
 
     requires_grad: bool
