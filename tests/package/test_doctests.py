@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.implementations import HAS_JAX, HAS_TORCH
 
 import modtree as mt
 from modtree import nn
@@ -108,6 +108,8 @@ def test_page(page):
             line = source.count("\n", 0, block.start(3))
             text = textwrap.dedent(block[3])
             if "import torch" in text and not HAS_TORCH:
+                break
+            if "import jax" in text and not HAS_JAX:
                 break
             if block[2] == "pycon":
                 run_examples(text, names, page, line)

@@ -53,7 +53,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     ``data`` is left behind. Results of operations on parameters are plain tensors.
 
     A tensor of another library gives that library's kind of parameter (``torch.nn.Parameter`` for
-    torch), and tensors of a class of their own keep it and are marked with ``_is_param``;
+    torch, a marked array for jax), and tensors of a class of their own keep it and are marked with
+    ``_is_param``;
     ``isinstance(p, Parameter)`` holds for all of them.
 
     Args:
