@@ -18,7 +18,7 @@ LAYERS = (
     # the module system
     ("core", "__future__"),
     # torch programs, files and what looks at models: on the core and on tensors of any family
-    ("families", "families.torch"),
+    ("families", "families.conversion", "families.jax", "families.torch"),
     ("dropin",),
     ("editing",),
     ("files",),
@@ -53,7 +53,7 @@ LAYERS = (
     ("_tensor", "_argument_types"),
     ("_batching",),
     ("autograd",),
-    ("families.numpy", "families.torch_exchange"),
+    ("families.numpy", "families.torch_exchange", "families.jax_functions"),
     ("nn",),
     # files as tensors of modtree, and pickles
     (

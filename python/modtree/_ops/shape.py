@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from modtree._C import as_dtype, dtype
+from modtree._C import TensorBase, as_dtype, dtype
 from modtree._ops.generic import as_ints, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops, unchanged
 from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
+from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import DType, Sizes, Tensor, Tensors, memory_format
@@ -102,6 +103,8 @@ def reshape(input: Tensor, *shape: int | Sizes) -> Tensor:
 
 def _reshape_function(input: Tensor, shape: Sizes) -> Tensor:
     """Another shape: a view where possible, else a copy."""
+    if not isinstance(input, TensorBase) and (found := elsewhere("reshape")) is not None:
+        return found
     return _reshaped(_reshape_op, input, as_ints((shape,)))
 
 
@@ -112,6 +115,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         start_dim: The first dimension of those joined.
         end_dim: The last one.
     """
+    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
+        return found
     if input.ndim == 0:
         wrap_dim(start_dim, 0), wrap_dim(end_dim, 0)
         return ops["reshape"](input, (1,))
@@ -136,6 +141,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
         dim: The dimension; may count from the end.
         sizes: Their sizes; one may be -1.
     """
+    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
+        return found
     dim = wrap_dim(dim, input.ndim)
     shape = tuple(input.shape)
     sizes = list(sizes)
@@ -156,6 +163,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
 
 def squeeze(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
     """Without the dimensions of size 1 (or without those of dim)."""
+    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
+        return found
     axes = None
     if dim is not None:
         axes = [wrap_dim(d, input.ndim) for d in ((dim,) if isinstance(dim, int) else dim)]
@@ -166,6 +175,8 @@ def squeeze(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 at dim."""
+    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
+        return found
     return ops["unsqueeze"](input, wrap_dim(dim, input.ndim + 1))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 import weakref
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,8 +20,11 @@ from modtree.core.family import TensorFamily
 
 __all__ = [
     "TensorFamily",
+    "family_named",
     "family_of",
     "find",
+    "function_for",
+    "functions_of",
     "is_device",
     "is_lazy",
     "is_parameter",
@@ -116,6 +120,91 @@ def family_of(value: Any) -> TensorFamily | None:
         return find(cls)
     family = _found[cls] = find(cls)
     return family
+
+
+def family_named(name: str) -> TensorFamily:
+    """The family of that name, imported with its library if need be.
+
+    Raises:
+        ValueError: No family has that name.
+    """
+    for root, entry in list(_families.items()):
+        if isinstance(entry, str) and entry.rpartition(".")[2] == name:
+            family: TensorFamily = importlib.import_module(entry).family
+            if _families.get(root) == entry:
+                _families[root] = family
+            return family
+        if isinstance(entry, TensorFamily) and entry.name == name:
+            return entry
+    known = {e.rpartition(".")[2] if isinstance(e, str) else e.name for e in _families.values()}
+    raise ValueError(
+        f"expected the name of a tensor family, one of {', '.join(sorted(known))}, got {name!r}; "
+        "modtree.families.register announces others"
+    )
+
+
+# (family, name of a function) -> the function.
+_functions: dict[tuple[TensorFamily, str], Callable[..., Any]] = {}
+
+
+def function_for(family: TensorFamily, name: str) -> Callable[..., Any]:
+    """The function of that name on tensors of a family.
+
+    Raises:
+        NotImplementedError: It does not have such a function.
+    """
+    known = _functions.get((family, name))
+    if known is not None:
+        return known
+    for home in family.functions:
+        found = getattr(importlib.import_module(home), name, None)
+        if callable(found):
+            _functions[family, name] = found
+            return found
+    raise NotImplementedError(
+        f"{name}() is not available for tensors of {family.name}: modtree's functions for "
+        f"{family.name} do not have it; modtree.to_family(model, 'numpy') converts the model"
+    )
+
+
+class _Functions:
+    """Functions on tensors of one family, as attributes."""
+
+    def __init__(self, family: TensorFamily) -> None:
+        self._family = family
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(f"the functions of {self._family.name} do not have {name!r}")
+        return function_for(self._family, name)
+
+    def __repr__(self) -> str:
+        return f"<functions on tensors of {self._family.name}>"
+
+
+def functions_of(value: Any) -> Any:
+    """The functions of the library of a tensor, by torch's names: for code that runs on any.
+
+    Args:
+        value: A tensor, or a module: that of its first parameter or buffer decides.
+
+    Returns:
+        An object whose attributes are the functions: torch's own for torch, modtree's for NumPy. A
+        function that is missing raises NotImplementedError with its name.
+
+    Raises:
+        TypeError: The value is neither, or a module without tensors.
+    """
+    tensor = value
+    if isinstance(value, _C.ModuleBase):
+        tensor = next(value.parameters(), next(value.buffers(), None))
+    family = family_of(tensor)
+    if family is None:
+        raise TypeError(
+            f"functions_of() expected a tensor or a module with tensors, got "
+            f"{type(value).__module__}.{type(value).__qualname__}"
+        )
+    return _Functions(family)
 
 
 def is_parameter(value: Any) -> bool:

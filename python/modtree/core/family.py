@@ -110,6 +110,9 @@ class TensorFamily:
     parameter_copies: ParameterCopies | None = None
     #: How native code reads tensors of the two classes above; None: by their names alone.
     tensor_access: TensorAccess | None = None
+    #: Modules with functions on the library's tensors, by torch's names and with torch's arguments.
+    #: Layers and ``nn.functional`` run on the first of them that has a function.
+    functions: tuple[str, ...] = ()
 
     def owns(self, cls: type) -> bool:
         """Are the instances of this type, which derives from one of the library's, its tensors?"""
@@ -282,6 +285,12 @@ class TensorFamily:
         the values where libraries cannot share it. As it is where a family does not say more.
         """
         return source
+
+    def from_dlpack(self, source: Any, family: TensorFamily) -> Any:
+        """A tensor over the memory of one of another family, where DLPack can share it; None for
+        :meth:`converted` to make it.
+        """
+        return None
 
     # -- conversions -------------------------------------------------------------------------------
 

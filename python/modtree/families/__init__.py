@@ -7,6 +7,6 @@ Those of modtree's own tensors and of torch's are here; :func:`register` announc
 from __future__ import annotations
 
 from modtree.core import family as base  # noqa: F401  # where TensorFamily was
-from modtree.core.families import TensorFamily, family_of, find, register
+from modtree.core.families import TensorFamily, family_of, find, functions_of, register
 
-__all__ = ["TensorFamily", "family_of", "find", "register"]
+__all__ = ["TensorFamily", "family_of", "find", "functions_of", "register"]

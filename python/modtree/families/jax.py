@@ -202,6 +202,7 @@ class JaxFamily(base.TensorFamily):
     bare_parameters = True
     immutable = True
     told_by_address = True
+    functions = ("modtree.families.jax_functions",)
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, (_Array, _Tracer, _Shape))
@@ -343,6 +344,29 @@ class JaxFamily(base.TensorFamily):
         if family is not None and family.is_parameter(source):
             return self.make_parameter(tensor, family.requires_grad(source))
         return tensor
+
+    @staticmethod
+    def from_dlpack(source: Any, family: base.TensorFamily) -> Any:
+        name = family.dtype_name(source)
+        kind = as_jax_dtype(name)
+        narrow = jax.dtypes.canonicalize_dtype(kind)
+        if narrow != kind and not jnp.issubdtype(kind, jnp.integer):
+            raise TypeError(
+                "jax has it only after jax.config.update('jax_enable_x64', True): do that, or "
+                "convert the model with .float() first"
+            )
+        if family.name == "torch" and narrow == kind:
+            return jnp.from_dlpack(source.contiguous())
+        array = np.asarray(family.to_numpy(source))
+        if narrow != kind:
+            limits = jnp.iinfo(narrow)
+            if array.size and not limits.min <= array.min() <= array.max() <= limits.max:
+                raise TypeError(f"its values are beyond those of {narrow}")
+            return jnp.asarray(array.astype(narrow))
+        try:
+            return jnp.from_dlpack(array)
+        except (BufferError, TypeError, RuntimeError, ValueError):  # of a dtype without DLPack
+            return jnp.asarray(array)
 
     # -- conversions -------------------------------------------------------------------------------
 

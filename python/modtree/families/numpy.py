@@ -35,6 +35,7 @@ class NumpyFamily(base.TensorFamily):
     name = "numpy"
     tensor_type = Tensor
     parameter_type = Parameter
+    functions = ("modtree.nn.functional", "modtree")
 
     # A bound builtin: the real isinstance() without a frame.
     is_uninitialized = staticmethod(type.__instancecheck__.__get__(UninitializedTensorMixin))
@@ -82,7 +83,9 @@ class NumpyFamily(base.TensorFamily):
             exchange = importlib.import_module("modtree.families.torch_exchange")
             with contextlib.suppress(TypeError, ValueError):  # on another device, a subclass
                 return exchange.tensor_from_torch(source, "x")
-        return _C.from_array(np.asarray(family.to_numpy(source)))
+        array = np.asarray(family.to_numpy(source))
+        # Leaves are written to, and arrays of jax may not be.
+        return _C.from_array(array if array.flags.writeable else array.copy())
 
     def to(
         self, tensor: Any, device: Any, dtype: Any, non_blocking: bool, memory_format: Any

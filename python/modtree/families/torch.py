@@ -7,10 +7,12 @@ function is what native code calls fastest (faster than an ``operator.methodcall
 
 from __future__ import annotations
 
+import importlib
 import operator
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -140,6 +142,7 @@ class TorchFamily(base.TensorFamily):
     has_common_names = True
     parameter_copies = _parameter_copies()
     tensor_access = _tensor_access()
+    functions = ("modtree.families.torch_functions", "torch.nn.functional", "torch")
 
     # -- what is it? -------------------------------------------------------------------------------
 
@@ -255,6 +258,18 @@ class TorchFamily(base.TensorFamily):
         if other is not None and other.is_parameter(source):
             return torch.nn.Parameter(tensor, other.requires_grad(source))
         return tensor
+
+    @staticmethod
+    def from_dlpack(source: Any, family: base.TensorFamily) -> Any:
+        if family.name == "numpy":
+            exchange = importlib.import_module("modtree.families.torch_exchange")
+            return exchange.ToTorch()(source, "x")
+        if family.name == "jax":
+            with warnings.catch_warnings():
+                # Such memory may not be written to; what does is the new owner.
+                warnings.simplefilter("ignore")
+                return torch.from_dlpack(source)
+        return None
 
     # -- conversions -------------------------------------------------------------------------------
 

@@ -182,12 +182,12 @@ class MultiheadAttention(Module):
         Returns:
             The output, shaped as the query, and the weights or None.
         """
-        swap = self.batch_first and query.dim() == 3
+        swap = self.batch_first and query.ndim == 3
         if swap:
             if query is key and key is value:
-                query = key = value = query.transpose(0, 1)
+                query = key = value = query.swapaxes(0, 1)
             else:
-                query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+                query, key, value = (x.swapaxes(0, 1) for x in (query, key, value))
         output, weights = F.multi_head_attention_forward(
             query,
             key,
@@ -213,4 +213,4 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        return (output.transpose(0, 1) if swap else output), weights
+        return (output.swapaxes(0, 1) if swap else output), weights

@@ -10,6 +10,7 @@ from modtree._tensor.creation import empty
 from modtree._tensor.dtypes import long
 from modtree._tensor.from_data import tensor
 from modtree._tensor.tensor import Tensor
+from modtree.core.families import family_of, functions_of
 from modtree.nn import functional as F
 from modtree.nn.normalization import _Affine
 
@@ -21,6 +22,14 @@ __all__ = [
     "InstanceNorm2d",
     "InstanceNorm3d",
 ]
+
+
+def replaces_statistics(module: Any) -> bool:
+    """Are there statistics to move that cannot change in place?"""
+    if not module.track_running_stats or module.running_mean is None:
+        return False
+    family = family_of(module.running_mean)
+    return family is not None and family.immutable
 
 
 class _NormBase(_Affine):
@@ -118,6 +127,8 @@ class _NormBase(_Affine):
 class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
+        if not isinstance(input, Tensor) and self.training and replaces_statistics(self):
+            return self._replace_statistics(input)
         factor = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
@@ -137,11 +148,28 @@ class _BatchNorm(_NormBase):
             self.eps,
         )
 
+    def _replace_statistics(self, input: Any) -> Any:
+        """While training, of a library whose tensors cannot change: the buffers are new ones."""
+        momentum = self.momentum
+        if self.num_batches_tracked is not None:
+            count = self.num_batches_tracked = self.num_batches_tracked + 1
+            momentum = 1.0 / count if momentum is None else momentum
+        y, self.running_mean, self.running_var = functions_of(self).batch_norm_and_statistics(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            0.0 if momentum is None else momentum,
+            self.eps,
+        )
+        return y
+
 
 def _check_dims(input: Tensor, allowed: tuple[int, ...]) -> None:
-    if input.dim() not in allowed:
+    if input.ndim not in allowed:
         names = " or ".join(f"{n}D" for n in allowed)
-        raise ValueError(f"expected {names} input (got {input.dim()}D input)")
+        raise ValueError(f"expected {names} input (got {input.ndim}D input)")
 
 
 class BatchNorm1d(_BatchNorm):
@@ -281,11 +309,14 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        batched = input.dim() == self._n + 2
-        channels = input.size(1 if batched else 0)
+        batched = input.ndim == self._n + 2
+        channels = input.shape[1 if batched else 0]
         if channels != self.num_features:
             self._wrong_channels(channels, 1 if batched else 0)
-        x = input if batched else input.unsqueeze(0)
+        x = input if batched else input[None]
+        if not isinstance(input, Tensor) and self.training and replaces_statistics(self):
+            y = self._replace_statistics(x)
+            return y if batched else y[0]
         y = F.instance_norm(
             x,
             self.running_mean,
@@ -297,6 +328,19 @@ class _InstanceNorm(_NormBase):
             self.eps,
         )
         return y if batched else y.squeeze(0)
+
+    def _replace_statistics(self, input: Any) -> Any:
+        """As that of :class:`BatchNorm2d`."""
+        y, self.running_mean, self.running_var = functions_of(self).instance_norm_and_statistics(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+        return y
 
     def _wrong_channels(self, channels: int, axis: int) -> None:
         if self.affine:

@@ -301,12 +301,12 @@ class _ConvTransposeNd(_ConvNd):
             return self.output_padding
         n = num_spatial_dims
         wanted = list(output_size)
-        extra = 2 if input.dim() == n + 2 else 1
+        extra = 2 if input.ndim == n + 2 else 1
         if len(wanted) == n + extra:
             wanted = wanted[extra:]
         if len(wanted) != n:
             raise ValueError(
-                f"ConvTranspose{n}D: for {input.dim()}D input, output_size must have {n} or "
+                f"ConvTranspose{n}D: for {input.ndim}D input, output_size must have {n} or "
                 f"{n + extra} elements (got {len(wanted)})"
             )
         spatial = tuple(input.shape[extra:])

@@ -128,12 +128,12 @@ class _LazyConvMixin(LazyModuleMixin, _ConvNd):
 
     def _get_in_channels(self, input: Tensor) -> int:
         alone = self._get_num_spatial_dims() + 1
-        if input.dim() not in (alone, alone + 1):
+        if input.ndim not in (alone, alone + 1):
             raise RuntimeError(
                 f"Expected {alone}D (unbatched) or {alone + 1}D (batched) input to "
                 f"{type(self).__name__}, but got input of size: {tuple(input.shape)}"
             )
-        return input.shape[input.dim() - alone]
+        return input.shape[input.ndim - alone]
 
     def _get_num_spatial_dims(self) -> int:
         return self._n
@@ -316,7 +316,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
     def _channel_axis(self, input: Tensor) -> int:
-        return input.dim() - self._n - 1
+        return input.ndim - self._n - 1
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):

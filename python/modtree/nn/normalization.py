@@ -261,8 +261,8 @@ class CrossMapLRN2d(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() != 4:
-            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        if input.ndim != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead.")
         shape = tuple(input.shape)
         near = from_numpy(_neighbours(shape[1], self.size)).to(input.device, input.dtype)
         squares = input.square().reshape(shape[0], shape[1], shape[2] * shape[3])

@@ -7,12 +7,12 @@ import warnings
 from typing import Any
 
 from modtree._ops.join import cat, stack
-from modtree._tensor.creation import empty, zeros
+from modtree._tensor.creation import empty
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn.functional._common import need_tensor
-from modtree.nn.functional.recurrent import recurrence
+from modtree.nn.functional.recurrent import recurrence, zeros_of
 from modtree.nn.recurrent_cell import _Recurrent
 from modtree.nn.utils.rnn import PackedSequence, padded_steps, picked_steps
 
@@ -189,7 +189,7 @@ class RNNBase(_Recurrent):
         if states is None:
             widths = [self.proj_size or self.hidden_size]
             widths += [self.hidden_size] if self.mode == "LSTM" else []
-            start = [zeros(batch, n, dtype=x.dtype, device=x.device) for n in widths]
+            start = [zeros_of(x, batch, n) for n in widths]
         last: list[tuple[Tensor, ...]] = []
         for k, names in enumerate(self._all_weights):
             direction = k % directions
@@ -218,36 +218,36 @@ class RNNBase(_Recurrent):
     def _run(self, input: Any, states: list[Tensor] | None) -> tuple[Any, list[Tensor]]:
         if isinstance(input, PackedSequence):
             return self._run_packed(input, states)
-        if input.dim() not in (2, 3):
+        if input.ndim not in (2, 3):
             raise ValueError(
-                f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+                f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.ndim}D instead"
             )
-        batched = input.dim() == 3
+        batched = input.ndim == 3
         self._check_input(input)
         if states is not None:
-            dims = [s.dim() for s in states]
-            if any(d != input.dim() for d in dims):
+            dims = [s.ndim for s in states]
+            if any(d != input.ndim for d in dims):
                 names = "hx" if len(states) == 1 else "hx and cx"
-                kind = f"{'' if batched else 'un'}batched {input.dim()}-D input"
+                kind = f"{'' if batched else 'un'}batched {input.ndim}-D input"
                 got = (
                     f"{dims[0]}-D tensor"
                     if len(states) == 1
                     else f"({dims[0]}-D, {dims[1]}-D) tensors"
                 )
                 raise RuntimeError(
-                    f"For {kind}, {names} should also be {input.dim()}-D but got {got}"
+                    f"For {kind}, {names} should also be {input.ndim}-D but got {got}"
                 )
         if not batched:
-            input = input.unsqueeze(1)
-            states = None if states is None else [s.unsqueeze(1) for s in states]
+            input = input[:, None]
+            states = None if states is None else [s[:, None] for s in states]
         elif self.batch_first:
-            input = input.transpose(0, 1)
+            input = input.swapaxes(0, 1)
         if states is not None:
             self._check_states(states, input.shape[1])
         output, last = self._layers(input, states, None)
         if not batched:
             return output.squeeze(1), [s.squeeze(1) for s in last]
-        return (output.transpose(0, 1) if self.batch_first else output), last
+        return (output.swapaxes(0, 1) if self.batch_first else output), last
 
     def _run_packed(
         self, input: PackedSequence, states: list[Tensor] | None
@@ -270,9 +270,10 @@ class RNNBase(_Recurrent):
         return packed, last
 
     def _check_input(self, x: Tensor) -> None:
-        need_tensor(type(self).__name__, x)
         weight = getattr(self, self._flat_weights_names[0])
-        if x.dtype is not weight.dtype:
+        if isinstance(weight, Tensor):
+            need_tensor(type(self).__name__, x)
+        if x.dtype is not weight.dtype and x.dtype != weight.dtype:
             raise ValueError(
                 f"RNN input dtype ({x.dtype}) does not match weight dtype ({weight.dtype}). "
                 f"Convert input: input.to({weight.dtype}), or convert model: model.to({x.dtype})"

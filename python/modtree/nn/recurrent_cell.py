@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from modtree._tensor.creation import empty, zeros
+from modtree._tensor.creation import empty
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import init
-from modtree.nn.functional.recurrent import recurrence
+from modtree.nn.functional.recurrent import recurrence, zeros_of
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
@@ -86,37 +86,35 @@ class RNNCellBase(_Recurrent):
     ) -> tuple[Tensor, list[Tensor]]:
         """The input as one step of a batch, (1, batch, width), and the states as (batch, width)."""
         name = type(self).__name__
-        if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if input.ndim not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(
                 f"input has inconsistent input_size: got {input.shape[-1]} expected "
                 f"{self.input_size}"
             )
-        batch = input.shape[0] if input.dim() == 2 else 1
+        batch = input.shape[0] if input.ndim == 2 else 1
         if states is None:
-            states = [
-                zeros(batch, self.hidden_size, dtype=input.dtype, device=input.device)
-            ] * count
+            states = [zeros_of(input, batch, self.hidden_size)] * count
         for i, state in enumerate(states):
-            if state.dim() not in (1, 2):
+            if state.ndim not in (1, 2):
                 which = "hidden" if count == 1 else f"hx[{i}]"
                 raise ValueError(
-                    f"{name}: Expected {which} to be 1D or 2D, got {state.dim()}D instead"
+                    f"{name}: Expected {which} to be 1D or 2D, got {state.ndim}D instead"
                 )
             if state.shape[-1] != self.hidden_size:
                 raise RuntimeError(
                     f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected "
                     f"{self.hidden_size}"
                 )
-            if (state.shape[0] if state.dim() == 2 else 1) != batch:
+            if (state.shape[0] if state.ndim == 2 else 1) != batch:
                 raise RuntimeError(
                     f"Input batch size {batch} doesn't match hidden{i} batch size "
-                    f"{state.shape[0] if state.dim() == 2 else 1}"
+                    f"{state.shape[0] if state.ndim == 2 else 1}"
                 )
         return (
             input.reshape(1, batch, self.input_size),
-            [s if s.dim() == 2 else s.unsqueeze(0) for s in states],
+            [s if s.ndim == 2 else s[None] for s in states],
         )
 
     def _weights(self) -> tuple[Any, ...]:
@@ -162,7 +160,7 @@ class RNNCell(RNNCellBase):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
         x, (h,) = self._prepared(input, None if hx is None else [hx], 1)
         _, h = recurrence("RNN_" + self.nonlinearity.upper(), x, [h], self._weights())
-        return h if input.dim() == 2 else h.squeeze(0)
+        return h if input.ndim == 2 else h.squeeze(0)
 
 
 class _GatedCell(RNNCellBase):
@@ -203,7 +201,7 @@ class LSTMCell(_GatedCell):
         """The next hidden and cell state; ``hx`` is the pair before, zeros by default."""
         x, (h, c) = self._prepared(input, None if hx is None else list(hx), 2)
         _, h, c = recurrence("LSTM", x, [h, c], self._weights())
-        return (h, c) if input.dim() == 2 else (h.squeeze(0), c.squeeze(0))
+        return (h, c) if input.ndim == 2 else (h.squeeze(0), c.squeeze(0))
 
 
 class GRUCell(_GatedCell):
@@ -228,4 +226,4 @@ class GRUCell(_GatedCell):
         """The next hidden state, as :meth:`RNNCell.forward` gives it."""
         x, (h,) = self._prepared(input, None if hx is None else [hx], 1)
         _, h = recurrence("GRU", x, [h], self._weights())
-        return h if input.dim() == 2 else h.squeeze(0)
+        return h if input.ndim == 2 else h.squeeze(0)

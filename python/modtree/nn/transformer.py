@@ -29,7 +29,7 @@ def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
 
 def _is_causal(mask: Tensor | None, given: bool | None, size: int) -> bool:
     """Is the mask the causal one? What the caller says counts; told nothing, look."""
-    if given is not None or mask is None or mask.is_meta:
+    if given is not None or mask is None or not isinstance(mask, Tensor) or mask.is_meta:
         return given is True
     if tuple(mask.shape[-2:]) != (size, size):
         return False
@@ -39,7 +39,7 @@ def _is_causal(mask: Tensor | None, given: bool | None, size: int) -> bool:
 
 
 def _length(x: Tensor, batch_first: bool) -> int:
-    return x.shape[1 if x.dim() == 3 and batch_first else 0]
+    return x.shape[1 if x.ndim == 3 and batch_first else 0]
 
 
 def _clones(layer: Module, count: int) -> ModuleList:
@@ -253,9 +253,9 @@ class Transformer(Module):
             memory_is_causal: ``memory_mask`` is the causal mask.
         """
         batch = 0 if self.batch_first else 1
-        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
+        if src.ndim == 3 and src.shape[batch] != tgt.shape[batch]:
             raise RuntimeError("the batch number of src and tgt must be equal")
-        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(
             src,

@@ -13,6 +13,7 @@ from modtree._tensor.creation import empty_like, zeros_like
 from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
+from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import checked_dim, need_tensor
 
 __all__ = [
@@ -86,6 +87,8 @@ def _need_floating(name: str, input: Tensor) -> None:
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
     return activation_ops.gelu(input, approximate == "tanh")
@@ -93,6 +96,8 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
 
 
@@ -103,6 +108,8 @@ def relu_(input: Tensor) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.hardtanh, input, 0.0, 6.0, inplace=inplace)
 
 
@@ -117,6 +124,8 @@ def hardtanh(
         max_val: The upper bound.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=inplace)
@@ -131,6 +140,8 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
         max_val: The upper bound.
     """
     # The larger bound comes second: all is max_val where the bounds cross.
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=True)
 
 
@@ -142,6 +153,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         negative_slope: The slope for negative values.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     if not negative_slope >= 0:
         _check_pieces("leaky_relu", input, negative_slope, inplace)
         return input.where(input > 0, input * negative_slope)
@@ -183,6 +196,8 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         alpha: The limit for large negative values is ``-alpha``.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _elu("elu", input, alpha, 1.0, 1.0, inplace)
 
 
@@ -193,6 +208,8 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """ELU with the scale and alpha that keep mean 0 and variance 1."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _elu("selu", input, _SELU_ALPHA, _SELU_SCALE, 1.0, inplace)
 
 
@@ -209,6 +226,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         alpha: The limit for large negative values is ``-alpha``.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     alpha = float(alpha)
@@ -225,6 +244,8 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     if input.is_complex():
         if not inplace and input.requires_grad and is_grad_enabled():
             raise RuntimeError(
@@ -238,16 +259,22 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.mish, input, inplace=inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return activation_ops.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return input.tanh()
 
 
@@ -259,6 +286,8 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
         beta: How sharp the bend at 0 is.
         threshold: From which ``beta * x`` on the function is x, for stability.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("softplus", input)
     _check_numbers(input, beta, threshold)
     return activation_ops.softplus(input, beta, threshold)
@@ -266,6 +295,8 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("softsign", input)
     if input.dtype.name == "bool":
         raise NotImplementedError('"abs" not implemented for bool: convert with .float()')
@@ -274,21 +305,29 @@ def softsign(input: Tensor) -> Tensor:
 
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))``, computed without overflow."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return activation_ops.logsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * relu6(x + 3) / 6``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.hardswish, input, inplace=inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``relu6(x + 3) / 6``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.hardsigmoid, input, inplace=inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where ``|x| > lambd``, else 0."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("hardshrink", input)
     _check_numbers(input, lambd)
     return activation_ops.hardshrink(input, lambd)
@@ -296,6 +335,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("softshrink", input)
     _need_floating("softshrink", input)
     if not 0 <= lambd <= finfo(input.dtype).max:
@@ -305,6 +346,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return input - input.tanh()
 
 
@@ -317,6 +360,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
         value: What the others become.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _run(activation_ops.threshold, input, threshold, value, inplace=inplace)
 
 
@@ -339,6 +384,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight: One slope, or C slopes for the channels, which are the second axis (of a 1-D input:
             there is one channel).
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("prelu", input, weight)
     if weight.dtype is not input.dtype:
         raise RuntimeError(
@@ -380,6 +427,8 @@ def rrelu(
         training: Draw the slopes.
         inplace: Write into the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("rrelu", input)
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
@@ -405,6 +454,8 @@ def rrelu_(
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("glu", input)
     if input.dim() == 0:
         raise RuntimeError(
@@ -451,6 +502,8 @@ def softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
 
 
@@ -465,6 +518,8 @@ def softmin(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("softmin", input)
     return _along("softmin", activation_ops.softmax, -input, dim, _stacklevel, dtype)
 
@@ -480,6 +535,8 @@ def log_softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
 
 
@@ -496,6 +553,8 @@ def gumbel_softmax(
         eps: Without effect; torch has it.
         dim: The axis of the classes.
     """
+    if not isinstance(logits, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("gumbel_softmax", logits)
     with no_grad():
         noise = -empty_like(logits).exponential_().log()

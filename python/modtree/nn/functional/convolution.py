@@ -11,6 +11,7 @@ from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
+from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import conv_sizes, need_tensor
 
 __all__ = [
@@ -149,6 +150,8 @@ def _make_conv(n: int) -> _Conv:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Tensor:
+        if not isinstance(input, Tensor) and (found := elsewhere(f"conv{n}d")) is not None:
+            return found
         return _conv(n, input, weight, bias, stride, padding, dilation, groups)
 
     axes = ", ".join("LHWD"[i] for i in ((0,), (1, 2), (3, 1, 2))[n - 1])
@@ -173,6 +176,8 @@ def _make_conv(n: int) -> _Conv:
 
 
 def _make_conv_transpose(n: int) -> _ConvTranspose:
+    name = f"conv_transpose{n}d"
+
     def conv_transpose(
         input: Tensor,
         weight: Tensor,
@@ -183,13 +188,15 @@ def _make_conv_transpose(n: int) -> _ConvTranspose:
         groups: int = 1,
         dilation: Ints = 1,
     ) -> Tensor:
+        if not isinstance(input, Tensor) and (found := elsewhere(name)) is not None:
+            return found
         return _conv_transpose(
             n, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
 
     return _named(
         conv_transpose,
-        f"conv_transpose{n}d",
+        name,
         f"""The transpose of ``conv{n}d``.
 
     Every element of the input adds a multiple of the kernel to the result.
@@ -226,6 +233,8 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     Returns:
         (L', N, C').
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("conv_tbc", input, weight, bias)
     if (input.dim(), weight.dim(), bias.dim()) != (3, 3, 1):
         raise RuntimeError(

@@ -12,6 +12,7 @@ from modtree._C import as_dtype
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
+from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 
 __all__ = [
@@ -155,6 +156,7 @@ def _max_pool(
 
 def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
     name = f"max_pool{n}d"
+    name_of_both = f"{name}_with_indices"
 
     def max_pool_with_indices(
         input: Tensor,
@@ -165,6 +167,8 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> tuple[Tensor, Tensor]:
+        if not isinstance(input, Tensor) and (found := elsewhere(name_of_both)) is not None:
+            return found
         return _max_pool(name, n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     def max_pool(
@@ -176,6 +180,8 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
+        if not isinstance(input, Tensor) and (found := elsewhere(name)) is not None:
+            return found
         return _max_pool(
             name, n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
         )
@@ -193,7 +199,7 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
             the flattened plane of the input.
     """
     max_pool.__doc__ = f"The largest value of each window over the last {n} axes.\n{arguments}"
-    max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name + "_with_indices"
+    max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name_of_both
     max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``.\n{arguments}"
     return max_pool, max_pool_with_indices
 
@@ -246,6 +252,8 @@ def avg_pool1d(
         ceil_mode: Also a last window that ends outside of the input.
         count_include_pad: The zeros count in the mean.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -269,6 +277,8 @@ def avg_pool2d(
         count_include_pad: The zeros count in the mean.
         divisor_override: Divide the sums by this number instead.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -294,6 +304,8 @@ def avg_pool3d(
         count_include_pad: The zeros count in the mean.
         divisor_override: Divide the sums by this number instead.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _avg_pool(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -380,6 +392,8 @@ def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
     """Splits the last axis into ``output_size`` parts and takes their means."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
@@ -391,11 +405,15 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
         input: (N, C, H, W), or without N.
         output_size: One number, or one for each axis.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
     """:func:`adaptive_avg_pool2d` over the last three axes."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
 
@@ -434,6 +452,8 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the
             flattened plane of the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
@@ -480,6 +500,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened
             plane of the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
@@ -525,6 +547,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the
             flattened plane of the input.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size, return_indices)
 
 

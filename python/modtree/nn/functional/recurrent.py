@@ -16,8 +16,18 @@ from modtree._ops import lstm as lstm_ops
 from modtree._ops import recurrent as recurrent_ops
 from modtree._ops.linear import linear
 from modtree._ops.registry import ops
+from modtree._tensor.creation import zeros
 from modtree._tensor.dtypes import float16, float32
 from modtree._tensor.tensor import Tensor
+from modtree.core.elsewhere import elsewhere
+from modtree.core.families import functions_of
+
+
+def zeros_of(x: Tensor, *shape: int) -> Tensor:
+    """Zeros as the states of before the first step, for an input."""
+    if not isinstance(x, Tensor):
+        return functions_of(x).zeros(shape, dtype=x.dtype, device=x.device)
+    return zeros(shape, dtype=x.dtype, device=x.device)
 
 
 def recurrence(
@@ -40,6 +50,8 @@ def recurrence(
         reverse: Run from the last step to the first.
         sizes: See above.
     """
+    if not isinstance(x, Tensor) and (found := elsewhere()) is not None:
+        return found
     if x.dtype is float16:  # the sums of many steps need more digits
         given = [x, *states, *(w for w in (*weights, projection) if w is not None)]
         if any(t.dtype is not float16 for t in given):

@@ -15,6 +15,7 @@ from modtree._C import as_dtype, as_tuple
 from modtree._ops import fold as fold_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
+from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 from modtree.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -66,6 +67,8 @@ def interpolate(
         antialias: When sizes shrink, average over as much as one new element covers (``"bilinear"``
             and ``"bicubic"``).
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("interpolate", input)
     n = input.dim() - 2
     if mode in _PLAIN and align_corners is not None:
@@ -291,6 +294,8 @@ def upsample(
         mode: See :func:`interpolate`.
         align_corners: See :func:`interpolate`.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -308,6 +313,8 @@ def upsample_nearest(
         size: The new sizes, one number or one for each axis.
         scale_factor: Factors instead of sizes.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -325,6 +332,8 @@ def upsample_bilinear(
         size: The new sizes, one number or one for each axis.
         scale_factor: Factors instead of sizes.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -337,6 +346,8 @@ def upsample_bilinear(
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) becomes (..., C, H * r, W * r), r being ``upscale_factor``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("pixel_shuffle", input)
     r = upscale_factor
     _check_pixels("pixel_shuffle", "upscale_factor", input, r)
@@ -355,6 +366,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H * r, W * r) becomes (..., C * r * r, H, W), r being ``downscale_factor``."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("pixel_unshuffle", input)
     r = downscale_factor
     _check_pixels("pixel_unshuffle", "downscale_factor", input, r)
@@ -384,6 +397,8 @@ def _check_pixels(name: str, argument: str, input: Tensor, factor: int) -> None:
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleaves the channels of ``groups`` equal groups; the input is (N, C, ...)."""
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("channel_shuffle", input)
     if input.dim() < 3:
         raise RuntimeError(
@@ -425,6 +440,8 @@ def unfold(
         padding: Zeros around the image.
         stride: Distance of windows.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("unfold", input)
     patches = _patch_sizes("unfold", kernel_size, dilation, padding, stride)
     if input.dim() < 3:
@@ -467,6 +484,8 @@ def fold(
         padding: Zeros around the image, which are cut off.
         stride: Distance of windows.
     """
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("fold", input)
     if input.dim() not in (2, 3):
         raise RuntimeError(
