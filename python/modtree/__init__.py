@@ -56,7 +56,8 @@ __all__ = [
     "is_warn_always_enabled", "load", "load_file", "save", "save_file", "set_default_tensor_type",
     "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
     "set_num_interop_threads", "set_num_threads", "set_printoptions", "set_warn_always",
-    "from_torch", "to_torch", "typename", "use_deterministic_algorithms",
+    "default_family", "from_torch", "to_family", "to_torch", "typename",
+    "use_deterministic_algorithms",
     # going on with training
     "load_optimizer_state", "optimizer_state",
     # seeing a model
@@ -136,6 +137,7 @@ _imports.answer_lazily(
         "check": "modtree.inspection.functions",
         "compare": "modtree.inspection.functions",
         "compile": "modtree.core.compiling",
+        "default_family": "modtree.families.conversion",
         "edit": "modtree.editing.edits",
         "find": "modtree.editing.selections",
         "find_parameters": "modtree.editing.selections",
@@ -148,6 +150,7 @@ _imports.answer_lazily(
         "save_file": "modtree.checkpoints",
         "summary": "modtree.inspection.functions",
         "to_dot": "modtree.inspection.drawing",
+        "to_family": "modtree.families.conversion",
         "to_mermaid": "modtree.inspection.drawing",
         "to_svg": "modtree.inspection.drawing",
         "to_torch": "modtree.families.exchange",
