@@ -2,7 +2,8 @@
 """A BERT encoder in modtree, and what turns it into a sentence embedder.
 
 The names of modules and parameters are those of Hugging Face's ``BertModel``, so that its
-checkpoints load with ``load_state_dict(strict=True)``.
+checkpoints load with ``load_state_dict(strict=True)``. The encoder runs on tensors of modtree,
+torch and jax, whichever its leaves are.
 """
 
 from __future__ import annotations
@@ -83,12 +84,12 @@ class SelfAttention(nn.Module):
         batch, length, size = x.shape
 
         def split(y: mt.Tensor) -> mt.Tensor:
-            return y.view(batch, length, self.heads, -1).transpose(1, 2)
+            return mt.transpose(y.reshape(batch, length, self.heads, -1), 1, 2)
 
         y = F.scaled_dot_product_attention(
             split(self.query(x)), split(self.key(x)), split(self.value(x)), attn_mask=mask
         )
-        return y.transpose(1, 2).reshape(batch, length, size)
+        return mt.transpose(y, 1, 2).reshape(batch, length, size)
 
 
 class AddAndNorm(nn.Module):
@@ -183,12 +184,12 @@ class BertModel(nn.Module):
             token_type_ids = mt.zeros_like(input_ids)
         mask = None
         if attention_mask is not None:
-            mask = (attention_mask != 0).view(len(attention_mask), 1, 1, -1)
+            mask = (attention_mask != 0).reshape(len(attention_mask), 1, 1, -1)
         return self.encoder(self.embeddings(input_ids, token_type_ids), mask)
 
 
 def mean_pool(vectors: mt.Tensor, attention_mask: mt.Tensor) -> mt.Tensor:
     """The mean of each text's token vectors, padding left out, scaled to length 1."""
-    weight = attention_mask.to(vectors.dtype).unsqueeze(-1)
-    mean = (vectors * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-9)
+    weight = mt.where(attention_mask != 0, 1.0, 0.0)[..., None]
+    mean = mt.sum(vectors * weight, dim=1) / mt.clamp(mt.sum(weight, dim=1), min=1e-9)
     return F.normalize(mean, p=2, dim=1)

@@ -87,7 +87,7 @@ def build_model(nn: Any) -> Any:
             self.classifier = nn.Linear(64 * 2 * 2, 10)
 
         def forward(self, x: Any) -> Any:
-            return self.classifier(self.features(x).flatten(1))
+            return self.classifier(self.features(x).reshape(len(x), -1))
 
     return DigitNet()
 

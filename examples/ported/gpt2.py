@@ -30,15 +30,15 @@ class CausalSelfAttention(nn.Module):
         self.resid_dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        B, T, C = x.size()
+        B, T, C = x.shape
         q, k, v = (
-            part.view(B, T, self.heads, C // self.heads).transpose(1, 2)
-            for part in self.c_attn(x).split(C, dim=2)
+            torch.transpose(part.reshape(B, T, self.heads, C // self.heads), 1, 2)
+            for part in torch.split(self.c_attn(x), C, dim=2)
         )
         y = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True
         )
-        y = y.transpose(1, 2).contiguous().view(B, T, C)
+        y = torch.transpose(y, 1, 2).reshape(B, T, C)
         return self.resid_dropout(self.c_proj(y))
 
 
@@ -95,11 +95,10 @@ class GPT2(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits for the token after each of (B, T) tokens."""
-        T = tokens.size(1)
+        T = tokens.shape[1]
         if T > self.config.context:
             raise ValueError(f"{T} tokens, but the context has {self.config.context}")
-        positions = torch.arange(T, device=tokens.device)
-        x = self.transformer["wte"](tokens) + self.transformer["wpe"](positions)
+        x = self.transformer["wte"](tokens) + self.transformer["wpe"].weight[:T]
         x = self.transformer["drop"](x)
         for block in self.transformer["h"]:
             x = block(x)
@@ -112,7 +111,7 @@ class GPT2(nn.Module):
             logits = self(tokens[:, -self.config.context :])[:, -1]
             values, places = torch.topk(logits, top_k)
             chosen = torch.multinomial(F.softmax(values, dim=-1), 1)
-            tokens = torch.cat((tokens, places.gather(1, chosen)), dim=1)
+            tokens = torch.cat((tokens, torch.gather(places, 1, chosen)), dim=1)
         return tokens
 
 
@@ -127,4 +126,4 @@ def example(batch: int = 2, length: int = 32, vocabulary: int = 50257):
 
 def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     logits = model(tokens[:, :-1])
-    return F.cross_entropy(logits.reshape(-1, logits.size(-1)), tokens[:, 1:].reshape(-1))
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))

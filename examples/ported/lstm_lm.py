@@ -22,26 +22,21 @@ class LanguageModel(nn.Module):
         self.encoder = nn.Embedding(vocabulary, embedding)
         self.rnn = nn.LSTM(embedding, hidden, layers, dropout=dropout)
         self.decoder = nn.Linear(hidden, vocabulary)
-        self.hidden, self.layers = hidden, layers
         nn.init.uniform_(self.encoder.weight, -0.1, 0.1)
         nn.init.zeros_(self.decoder.bias)
         nn.init.uniform_(self.decoder.weight, -0.1, 0.1)
 
-    def forward(self, tokens: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]):
-        """Logits for the token after each of (T, B) tokens, and the state to go on with."""
+    def forward(self, tokens: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor] | None = None):
+        """Logits for the token after each of (T, B) tokens, and the state to go on with; a text
+        begins with None.
+        """
         output, state = self.rnn(self.drop(self.encoder(tokens)), state)
         return self.decoder(self.drop(output)), state
-
-    def start(self, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The state before the first token."""
-        weight = next(self.parameters())
-        shape = (self.layers, batch, self.hidden)
-        return weight.new_zeros(shape), weight.new_zeros(shape)
 
 
 def detached(state):
     """Cuts the graph between two pieces of a long text."""
-    return tuple(part.detach() for part in state)
+    return None if state is None else tuple(torch.detach(part) for part in state)
 
 
 def build(**options) -> LanguageModel:
@@ -57,9 +52,8 @@ def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     """The mean over two halves of the text; gradients stay inside of a half."""
     inputs, targets = tokens[:-1], tokens[1:]
     half = len(inputs) // 2
-    state = model.start(tokens.size(1))
-    total = 0
+    state, total = None, 0
     for piece, wanted in ((inputs[:half], targets[:half]), (inputs[half:], targets[half:])):
         logits, state = model(piece, detached(state))
-        total = total + F.cross_entropy(logits.view(-1, logits.size(-1)), wanted.reshape(-1))
+        total = total + F.cross_entropy(logits.reshape(-1, logits.shape[-1]), wanted.reshape(-1))
     return total / 2

@@ -5,6 +5,9 @@
     python examples/ported/run.py resnet                    # one training step with modtree
     python examples/ported/run.py gpt2 --library torch      # the same file with torch
 
+The models do with functions what tensors of other libraries do not have as methods, so that
+``modtree.to_family(model, "jax")`` runs them on jax arrays (tests/families/jax_functions).
+
 For a program of your own, change its imports: ``import modtree as torch``, ``from modtree import
 nn``.
 """

@@ -37,8 +37,9 @@ class VisionTransformer(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, images: Tensor) -> Tensor:
-        x = self.patches(images).flatten(2).transpose(1, 2)
-        x = torch.cat((self.class_token.expand(x.shape[0], -1, -1), x), dim=1)
+        x = torch.transpose(torch.flatten(self.patches(images), 2), 1, 2)
+        first = torch.broadcast_to(self.class_token, (x.shape[0], 1, x.shape[2]))
+        x = torch.cat((first, x), dim=1)
         x = self.encoder(self.dropout(x + self.positions))
         return self.head(x[:, 0])
 

@@ -124,7 +124,7 @@ def test_evaluation(run, name):
         with lib.no_grad():
             if name == "lstm_lm":
                 tokens = pair.data[i][0]
-                out, (h, c) = model(tokens, model.start(tokens.size(1)))
+                out, (h, c) = model(tokens)
                 outputs.append([out, h, c])
             else:
                 outputs.append([model(pair.data[i][0])])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["max", "min", "recurrence", "split", "swapaxes"]
+__all__ = ["max", "min", "new_zeros", "recurrence", "split", "swapaxes", "where"]
 
 
 def split(input: torch.Tensor, split_size: Any, dim: int = 0) -> tuple[torch.Tensor, ...]:
@@ -17,6 +17,14 @@ def split(input: torch.Tensor, split_size: Any, dim: int = 0) -> tuple[torch.Ten
 
 def swapaxes(input: torch.Tensor, dim0: int, dim1: int) -> torch.Tensor:
     return torch.transpose(input, dim0, dim1)
+
+
+def new_zeros(input: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
+    return input.new_zeros(size)
+
+
+def where(condition: torch.Tensor, input: Any = None, other: Any = None) -> Any:
+    return torch.where(condition) if input is None else torch.where(condition, input, other)
 
 
 def max(input: torch.Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:

@@ -14,7 +14,9 @@ from modtree.families.jax_functions.keys import key_for
 
 __all__ = [
     "celu",
+    "celu_",
     "elu",
+    "elu_",
     "gelu",
     "glu",
     "gumbel_softmax",
@@ -24,14 +26,18 @@ __all__ = [
     "hardtanh",
     "hardtanh_",
     "leaky_relu",
+    "leaky_relu_",
     "log_softmax",
     "logsigmoid",
     "mish",
     "prelu",
     "relu",
+    "relu_",
     "relu6",
     "rrelu",
+    "rrelu_",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "softmax",
@@ -42,6 +48,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
 ]
 
 
@@ -220,3 +227,8 @@ def gumbel_softmax(
     chosen = jnp.argmax(soft, axis=dim)
     sample = jax.nn.one_hot(chosen, soft.shape[dim], axis=dim, dtype=soft.dtype)
     return sample - jax.lax.stop_gradient(soft) + soft
+
+
+# They return new arrays too.
+relu_, leaky_relu_, rrelu_, elu_, selu_, celu_ = relu, leaky_relu, rrelu, elu, selu, celu
+threshold_ = threshold

@@ -24,8 +24,11 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
     "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -268,9 +271,9 @@ def _make_adaptive_avg_pool(n: int) -> Any:
     return adaptive_avg_pool
 
 
-def _make_adaptive_max_pool(n: int) -> Any:
+def _make_adaptive_max_pool(n: int, both: bool) -> Any:
     def adaptive_max_pool(input: Array, output_size: Any, return_indices: bool = False) -> Any:
-        return _adaptive_max_pool(n, input, output_size, return_indices)
+        return _adaptive_max_pool(n, input, output_size, both or return_indices)
 
     return adaptive_max_pool
 
@@ -284,6 +287,11 @@ lp_pool1d, lp_pool2d, lp_pool3d = map(_make_lp_pool, (1, 2, 3))
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
     _make_adaptive_avg_pool, (1, 2, 3)
 )
-adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(
-    _make_adaptive_max_pool, (1, 2, 3)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (
+    _make_adaptive_max_pool(n, False) for n in (1, 2, 3)
 )
+(
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+) = (_make_adaptive_max_pool(n, True) for n in (1, 2, 3))

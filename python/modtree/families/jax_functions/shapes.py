@@ -43,6 +43,7 @@ __all__ = [
     "min",
     "movedim",
     "multinomial",
+    "new_zeros",
     "norm",
     "ones",
     "ones_like",
@@ -338,6 +339,10 @@ def _shape(sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None) -> Array:
     return jnp.zeros(_shape(size), dtype_of(dtype), device=device)
+
+
+def new_zeros(input: Array, size: Sequence[int]) -> Array:
+    return jnp.zeros(tuple(size), input.dtype)
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None) -> Array:

@@ -23,6 +23,7 @@ __all__ = [
     "channel_shuffle",
     "fold",
     "interpolate",
+    "native_channel_shuffle",
     "pad",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -202,3 +203,6 @@ def pixel_unshuffle(input: Array, downscale_factor: int) -> Array:
 def channel_shuffle(input: Array, groups: int) -> Array:
     x = input.reshape(input.shape[0], groups, -1, *input.shape[2:])
     return jnp.swapaxes(x, 1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functions on tensors that layers are made of, under torch's names and with torch's arguments.
 
-They take :class:`modtree.Tensor` and run in NumPy and in small native kernels. For a module with
-torch leaves, ``forward`` calls torch's own functions.
+They take :class:`modtree.Tensor` and run in NumPy and in small native kernels. Tensors of torch and
+jax run in the functions of their library.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from modtree.core.families import functions_of
 def zeros_of(x: Tensor, *shape: int) -> Tensor:
     """Zeros as the states of before the first step, for an input."""
     if not isinstance(x, Tensor):
-        return functions_of(x).zeros(shape, dtype=x.dtype, device=x.device)
+        return functions_of(x).new_zeros(x, shape)
     return zeros(shape, dtype=x.dtype, device=x.device)
 
 

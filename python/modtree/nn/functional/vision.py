@@ -294,8 +294,6 @@ def upsample(
         mode: See :func:`interpolate`.
         align_corners: See :func:`interpolate`.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -313,8 +311,6 @@ def upsample_nearest(
         size: The new sizes, one number or one for each axis.
         scale_factor: Factors instead of sizes.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     warnings.warn(
         "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,
@@ -332,8 +328,6 @@ def upsample_bilinear(
         size: The new sizes, one number or one for each axis.
         scale_factor: Factors instead of sizes.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     warnings.warn(
         "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
         stacklevel=2,

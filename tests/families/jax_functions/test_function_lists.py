@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of functions by library, and what a library lacks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import modtree.nn.functional as F
+from modtree import nn
+
+jax = pytest.importorskip("jax")
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[3]
+TOOL = ROOT / "tools" / "list_family_functions"
+
+
+@pytest.mark.skipif(not TOOL.exists(), reason="needs the source tree")
+def test_the_page_lists_what_the_families_have():
+    done = subprocess.run([sys.executable, TOOL, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_function_that_is_missing_is_named_with_the_path_of_the_module():
+    class Inner(nn.Module):
+        def forward(self, x):
+            return F.ctc_loss(x, x, 1, 1)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Identity(), Inner())
+
+        def forward(self, x):
+            return self.body(x)
+
+    with pytest.raises(NotImplementedError, match=r"body\.1: ctc_loss\(\) .* tensors of jax"):
+        Outer()(jax.numpy.ones(3))
+    with pytest.raises(NotImplementedError, match=r"^ctc_loss\(\) is not available"):
+        F.ctc_loss(jax.numpy.ones(3), jax.numpy.ones(3), 1, 1)
