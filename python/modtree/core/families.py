@@ -82,6 +82,7 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
         )
     _families[root_module_name] = family
     _found.clear()
+    _functions.clear()
     _C._forget_families()
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from modtree import _imports
 from modtree._ops.overridable import overridable_all
 from modtree._type_names import no_tensor
+from modtree.core.families import family_of
 
 __all__ = [
     "calculate_gain",
@@ -80,7 +81,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
-    if tensor.dim() < 2:
+    if tensor.ndim < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, "
             f"got shape {tuple(tensor.shape)}"
@@ -99,7 +100,20 @@ def _calculate_correct_fan(tensor: Any, mode: str) -> int:
 
 def _values(tensor: Any) -> Any:
     """A handle on the same memory whose changes are not recorded."""
+    if not hasattr(tensor, "detach"):
+        _refuse(tensor)
     return tensor.detach()
+
+
+def _refuse(tensor: Any) -> None:
+    family = family_of(tensor)
+    if family is not None and family.immutable:
+        raise TypeError(
+            f"nn.init: {family.name}'s tensors cannot change in place: make the model within "
+            f"`with modtree.default_family({family.name!r})`, where parameters are initialized "
+            f"before they are converted; or convert it to 'numpy' by modtree.to_family, initialize "
+            f"it, and convert it back"
+        )
 
 
 def _write(tensor: Any, array: np.ndarray) -> None:

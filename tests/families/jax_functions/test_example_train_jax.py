@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,16 +16,35 @@ import modtree as mt
 pytest.importorskip("optax")
 pytest.importorskip("torch")
 pytest.importorskip("modtree.jax")
-pytest.importorskip("tqdm")
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the source tree")
 
 
+class Bar:
+    """A progress bar that shows nothing: the package tqdm need not be there."""
+
+    def __init__(self, **options):
+        self.count = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        assert self.count > 0
+
+    def update(self, n):
+        self.count += n
+
+    def set_postfix(self, **shown):
+        assert set(shown) == {"epoch", "loss"}
+
+
 @pytest.fixture
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=Bar))
     module = importlib.import_module("train_jax")
 
     class Few(module.Digits):

@@ -177,6 +177,13 @@ def test_after_an_error_nothing_is_converted():
     assert isinstance(net.weight, mt.Tensor)
 
 
+def test_initializing_arrays_in_place_is_refused_with_advice():
+    with mt.default_family("jax"):
+        net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="jax's tensors cannot change.*default_family"):
+        net.reset_parameters()
+
+
 def test_functions_of_gives_the_functions_of_the_library():
     x = np.ones((2, 3), np.float32)
     for value in (mt.tensor(x), torch.tensor(x), jnp.asarray(x)):

@@ -19,14 +19,6 @@ torch = pytest.importorskip("torch")
 ROUNDS = 2
 
 
-@pytest.fixture(autouse=True)
-def compile_quickly():
-    before = jax.config.jax_disable_most_optimizations
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 def is_inexact(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
