@@ -454,8 +454,11 @@ def test_tensors_of_two_libraries_are_refused_by_name():
     w = mt.ones(2, 2)
     with raises(TypeError, "linear(): expected tensors of one library, got input (torch.Tensor)"):
         F.linear(x, w)
-    with raises(TypeError, "expected a modtree.Tensor, got torch.Tensor"):
+    with raises(TypeError, "linear(): expected tensors of one library, got bias (torch.Tensor)"):
         F.linear(w, w, x)
+    with pytest.raises(RuntimeError) as failed:
+        F.linear(x, torch.ones(2, 3))
+    assert failed.value.__context__ is None
     with raises(TypeError, "expected tensors of one library"):
         F.embedding(x.long(), w)
     with raises(TypeError, "expected a modtree.Tensor, got torch.Tensor"):

@@ -6,6 +6,9 @@ nothing:
 
     if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
         return found
+
+The most frequent ones, whose operation refuses other tensors before anything else happens, do so
+in the handler of its TypeError, which costs nothing at all.
 """
 
 from __future__ import annotations
@@ -48,13 +51,31 @@ def elsewhere(name: str | None = None) -> Any:
     except NotImplementedError as error:
         raise NotImplementedError(f"{path_of_call(frame)}{error}") from None
     more = positional.pop("*", ())
-    if more:
-        return function(*positional.values(), *more, **keywords)
+    handled = sys.exc_info()[1]
+    try:
+        if more:
+            return function(*positional.values(), *more, **keywords)
+        return function(**_given(frame, positional), **keywords)
+    except Exception as error:
+        _forget(error, handled)
+        raise
+
+
+def _given(frame: FrameType, positional: dict[str, Any]) -> dict[str, Any]:
     if not frame.f_globals["__name__"].startswith("modtree.nn."):
         # Functions of tensors differ in arguments that were not given, which are None. Those of
         # nn.functional have arguments that must be given, and may be None.
-        positional = {key: value for key, value in positional.items() if value is not None}
-    return function(**positional, **keywords)
+        return {key: value for key, value in positional.items() if value is not None}
+    return positional
+
+
+def _forget(error: BaseException, handled: BaseException | None) -> None:
+    """An error of the library's function has nothing to do with the one that led here."""
+    last: BaseException | None = error
+    while handled is not None and last is not None:
+        if last.__context__ is handled:
+            last.__context__ = None
+        last = last.__context__
 
 
 def _arguments_of(frame: FrameType) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,8 +43,8 @@ class Bar:
 @pytest.fixture
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=Bar))
     module = importlib.import_module("train_jax")
+    monkeypatch.setattr(module.train_digits, "need", lambda name: SimpleNamespace(tqdm=Bar))
 
     class Few(module.Digits):
         """Random images: no need of scikit-learn."""

@@ -87,18 +87,24 @@ def _need_floating(name: str, input: Tensor) -> None:
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    return activation_ops.gelu(input, approximate == "tanh")
+    try:
+        return activation_ops.gelu(input, approximate == "tanh")
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
+        return found
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+    try:
+        return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
         return found
-    return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -502,9 +508,12 @@ def softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+    try:
+        return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
         return found
-    return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
 
 
 def softmin(
@@ -535,9 +544,12 @@ def log_softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+    try:
+        return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
         return found
-    return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
 
 
 def gumbel_softmax(

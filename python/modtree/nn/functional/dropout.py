@@ -52,11 +52,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     check_probability(p)
     if not training or p == 0.0:
         return input
+    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
+        return found
     need_tensor("dropout", input)
     with no_grad():
         mask = empty_like(input)

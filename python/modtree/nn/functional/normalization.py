@@ -259,11 +259,14 @@ def layer_norm(
         bias: Added after it, of that shape.
         eps: Added to the variance.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
+    try:
+        return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
+        return found
 
 
 def _check_weight_of(shape: Sequence[int], weight: Tensor | None) -> None:
