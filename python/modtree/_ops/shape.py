@@ -115,11 +115,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         start_dim: The first dimension of those joined.
         end_dim: The last one.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if input.ndim == 0:
         wrap_dim(start_dim, 0), wrap_dim(end_dim, 0)
-        return ops["reshape"](input, (1,))
+        return _reshape_function(input, (1,))
     start, end = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -127,11 +125,14 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     joined = 1
     for size in shape[start : end + 1]:
         joined *= size
-    return (
-        input
-        if start == end
-        else ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
-    )
+    if start == end:
+        return input
+    try:
+        return ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
+    except TypeError:
+        if (found := elsewhere()) is None:
+            raise
+        return found
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:

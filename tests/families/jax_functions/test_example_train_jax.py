@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,11 +73,12 @@ def run(example, folder, task, epochs, *more):
 
 def test_digits_go_on_in_each_library_as_on_jax(example, tmp_path):
     first = run(example, tmp_path, "digits", 2)
-    content = (tmp_path / "digits.safetensors").read_bytes()
     results = {}
     for library in ("jax", "numpy", "torch"):
-        (tmp_path / "digits.safetensors").write_bytes(content)
-        results[library] = run(example, tmp_path, "digits", 3, "--resume", "--library", library)
+        folder = tmp_path / library  # of its own: what is read is mapped
+        folder.mkdir()
+        shutil.copy(tmp_path / "digits.safetensors", folder)
+        results[library] = run(example, folder, "digits", 3, "--resume", "--library", library)
     assert results["jax"]["progress"].tolist() == [3, 6]
     for key, expected in results["jax"].items():
         for library in ("numpy", "torch"):

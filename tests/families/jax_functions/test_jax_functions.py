@@ -64,12 +64,7 @@ def factors(shape: Any) -> Any:
 
 
 # Arguments that torch has no gradient for.
-CONSTANT = {
-    "batch_norm": (1, 2),
-    "binary_cross_entropy": (2,),
-    "nll_loss": (),
-    "multi_margin_loss": (),
-}
+CONSTANT = {"batch_norm": (1, 2), "binary_cross_entropy": (2,), "soft_margin_loss": (1,)}
 
 
 def of_jax(name: str, args: Any, kwargs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from modtree.families.jax_functions._common import Array
 
@@ -213,7 +214,8 @@ def local_response_norm(
     rest = input.ndim - 2
     total = jax.lax.reduce_window(
         input * input,
-        jnp.zeros((), input.dtype),
+        # Of NumPy: only then it is known as a sum, and derived.
+        np.zeros((), input.dtype)[()],
         jax.lax.add,
         (1, size, *(1,) * rest),
         (1,) * input.ndim,

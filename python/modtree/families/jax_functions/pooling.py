@@ -130,13 +130,15 @@ def _max_pool(
 ) -> Any:
     x, has_batch = batched(f"max_pool{n}d", input, n)
     windows = _Windows(n, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
-    if not both:
+    # jax does not derive maxima of windows with distances between their elements.
+    if not both and max(windows.dilation) == 1:
         inexact = jnp.issubdtype(x.dtype, jnp.floating)
         start = -jnp.inf if inexact else jnp.iinfo(x.dtype).min
         # An initial value of the very dtype: only then it is known as a maximum, and derived.
         y = windows.reduce(x, np.array(start, x.dtype)[()], jax.lax.max)
         return y if has_batch else y[0]
-    return _largest(x, windows.positions(), has_batch)
+    found, indices = _largest(x, windows.positions(), has_batch)
+    return (found, indices) if both else found
 
 
 def _largest(x: Array, positions: list[np.ndarray], has_batch: bool) -> tuple[Array, Array]:
