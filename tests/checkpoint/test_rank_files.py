@@ -85,6 +85,21 @@ def test_commands_take_rules(tmp_path, capsys):
     assert "expected GLOB=DIM" in command("inspect", folder, "--join", "weight").err
 
 
+def test_a_comparison_takes_rules_for_the_side_with_files_of_ranks(tmp_path, capsys):
+    folder = megatron_folder(tmp_path / "iter_0000007")
+    out = tmp_path / "out.safetensors"
+    convert(folder, out, join=RULES)
+    command = CommandLine(capsys)
+    assert command("diff", folder, out, *OPTIONS).status == 0
+    assert command("diff", out, folder, *OPTIONS).status == 0
+    assert command("diff", folder, folder, *OPTIONS).status == 0
+    assert not mt.compare(mt.load_file(out), folder, join=RULES)
+    with pytest.raises(mt.CheckpointError, match="this is one checkpoint already"):
+        mt.compare(out, out, join=RULES)
+    with pytest.raises(TypeError, match="join is for files, and neither side is a path"):
+        mt.compare({}, {}, join=RULES)
+
+
 def test_without_rules_what_is_missing_is_said(tmp_path):
     folder = megatron_folder(tmp_path / "iter_0000007")
     with pytest.raises(mt.CheckpointError, match="files of 2 ranks, whose tensors do not say how"):

@@ -175,7 +175,11 @@ def test_a_large_header_is_read_where_asked(cli, monkeypatch):
     assert cli("inspect", "model.safetensors", "--large-header").lines[-1].startswith("total: 130")
     assert cli("verify", "model.safetensors", "--large-header").status == 0
     assert cli("convert", "model.safetensors", "model.pt", "--large-header").status == 0
+    assert cli("diff", "model.safetensors", "model.pt", "--large-header").status == 0
     assert len(mt.load_file("model.safetensors", large_header=True)) == 14
+    mt.checkpoints.convert("model.safetensors", "model.pt", large_header=True)
+    assert mt.checkpoints.verify("model.safetensors", large_header=True) == []
+    assert not mt.compare("model.safetensors", "model.pt", large_header=True)
     monkeypatch.setattr(header, "LONGEST_WANTED", 600)
     assert "headers have up to 500" in cli.trouble("inspect", "model.safetensors", "--large-header")
     damaged = b"\xff" * 4 + bytes(4) + b"{}"

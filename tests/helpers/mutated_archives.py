@@ -134,16 +134,27 @@ def _rebuilt(rng, data):
     return new.replace((name[:-1] + "~").encode(), name.encode()) if kind == 1 else new
 
 
-def _with_pickle(rng, data):
+def with_changed_pickle(data, change):
     """A changed pickle, under a checksum that fits."""
     records = dict(_records(data))
     key = next(name for name in records if name.endswith("data.pkl"))
-    records[key] = changed_pickle(rng, records[key])
+    records[key] = change(records[key])
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as opened:
         for entry, content in records.items():
             opened.writestr(entry, content)
     return file.getvalue()
+
+
+def with_small_number(rng, data):
+    """A pickle with another number of one or two bytes, where it has any."""
+    changed = bytearray(data)
+    small = [i for i, code in enumerate(changed[:-1]) if code in b"KM"]
+    if small:
+        at = small[rng.integers(len(small))] + 1
+        new = changed[at] + int(rng.integers(-2, 3)) if rng.integers(2) else rng.integers(256)
+        changed[at] = int(new) % 256
+    return bytes(changed)
 
 
 def changed_pickle(rng, data):
@@ -191,7 +202,7 @@ def mutated(seed, files=None):
         return changed_pickle(rng, data) if rng.integers(2) else _anywhere(rng, data)
     kind = rng.integers(8)
     if kind < 2:
-        data = _with_pickle(rng, data)
+        data = with_changed_pickle(data, lambda content: changed_pickle(rng, content))
     elif kind == 2:
         data = _rebuilt(rng, data)
     elif kind == 3:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Checkpoints of all formats that were changed by chance: shown or refused in each way, in little
+memory. No other file is opened, and nothing of them runs.
+
+More of them: ``python tests/checkpoint/test_formats_mutated.py FIRST LAST --format gguf``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from helpers.checkpoint_formats import FORMATS, MADE_BY_TORCH, NAMED_ONLY, write_folders
+from helpers.implementations import HAS_TORCH
+
+SCRIPT = Path(__file__).parents[1] / "isolated" / "read_mutated_formats.py"
+COUNT = int(os.environ.get("MODTREE_MUTATIONS", "60"))
+
+
+def read_mutated(place, first, count, formats=None):
+    """How many were read, and how many refused, in each way."""
+    (place / "valid").mkdir()
+    (place / "place").mkdir()
+    write_folders(place / "valid", formats)
+    numbers = [str(first), str(count)]
+    command = [sys.executable, SCRIPT, *numbers, place / "place", place / "valid"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=7200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {way: (int(a), int(b)) for way, a, b in map(str.split, done.stdout.splitlines())}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(sys.platform == "win32", reason="limits memory as POSIX does")
+@pytest.mark.parametrize("name", FORMATS)
+def test_changed_checkpoints_are_shown_or_refused(name, tmp_path):
+    """MODTREE_MUTATIONS sets how many; a failure names its number, which alone makes the folder."""
+    if name in MADE_BY_TORCH and not HAS_TORCH:
+        pytest.skip("torch makes it")
+    if name == "memory":
+        pytest.importorskip("fsspec")
+    counts = read_mutated(tmp_path, 0, COUNT, [name])
+    assert set(counts) == {"opened", "stand-ins", "commands"}
+    for read, refused in counts.values():
+        assert read + refused == COUNT and refused > COUNT // 20
+        assert read > COUNT // 20 or name in NAMED_ONLY
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("--format", action="append", choices=FORMATS, help="one; by default all")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print(read_mutated(Path(folder), given.first, given.last - given.first, given.format))
