@@ -124,6 +124,7 @@ def convert(
     join: Any = None,
     progress: bool | None = None,
     atomic: bool = True,
+    large_header: bool = False,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
     tensor nor plain is left out.
@@ -139,6 +140,7 @@ def convert(
         join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar, as in :func:`save_file`.
         atomic: False writes into the file itself, as in :func:`save_file`.
+        large_header: Whether a large safetensors header is read, as in :func:`load_file`.
 
     Raises:
         CheckpointError: The source is damaged, or the format has no place for what it holds.
@@ -157,6 +159,7 @@ def convert(
         join=join,
         progress=progress,
         atomic=atomic,
+        large_header=large_header,
     )
 
 
@@ -168,6 +171,7 @@ def verify(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
+    large_header: bool = False,
 ) -> list[Any]:
     """Checks headers, offsets, sizes and checksums, and that an index and its shards agree. What it
     calls whole, :func:`modtree.load` reads; with ``foreign="stand-in"`` where ``notes`` of the
@@ -184,10 +188,19 @@ def verify(
         at: The part of a training checkpoint to compare with the model, such as "ema".
         join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar while they are read.
+        large_header: Whether a large safetensors header is read, as in :func:`load_file`.
 
     Raises:
         OSError: There is no such file.
     """
     from modtree.files.checkpoint.verify import verify as check
 
-    return check(path, model, finite=finite, at=at, join=join, progress=progress)
+    return check(
+        path,
+        model,
+        finite=finite,
+        at=at,
+        join=join,
+        progress=progress,
+        large_header=large_header,
+    )

@@ -18,6 +18,7 @@ from modtree.cli.options import (
     add_json,
     add_large_header,
     describe,
+    join_rules,
     pattern,
     rename_rule,
 )
@@ -100,7 +101,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
-    rules = None if options.join is None else dict(options.join)
+    rules = join_rules(options)
     source = source_of(options.source, options.large_header)
     with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)

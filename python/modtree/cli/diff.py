@@ -8,7 +8,16 @@ import json
 import shlex
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
-from modtree.cli.options import RULE_HELP, add_json, describe, rename_rule, tolerance
+from modtree.cli.options import (
+    RULE_HELP,
+    add_join,
+    add_json,
+    add_large_header,
+    describe,
+    join_rules,
+    rename_rule,
+    tolerance,
+)
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.inspection.comparison import compare
@@ -59,6 +68,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="the part of training checkpoints: ema, optimizer; the model unless given. Given "
         "twice: that of A and that of B, '' for the model",
     )
+    add_join(parser)
+    add_large_header(parser)
     add_json(parser)
 
 
@@ -73,6 +84,8 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             values=not options.no_values,
             rename=options.rename,
             at=_parts(options.at),
+            join=join_rules(options),
+            large_header=options.large_header,
         )
     except CheckpointError:
         raise

@@ -23,6 +23,7 @@ from modtree.cli.options import (
     add_large_header,
     count,
     describe,
+    join_rules,
     pattern,
 )
 from modtree.cli.terminal import Screen
@@ -89,7 +90,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Shows the files, and returns the exit status."""
     status, answers = SAME, []
-    rules = None if options.join is None else dict(options.join)
+    rules = join_rules(options)
     for number, file in enumerate(options.files):
         source = source_of(file, options.large_header)
         with without_collections(), open_checkpoint(source, options.at, rules) as checkpoint:

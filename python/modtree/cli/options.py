@@ -18,6 +18,7 @@ __all__ = [
     "count",
     "describe",
     "join_rule",
+    "join_rules",
     "pattern",
     "rename_rule",
     "tolerance",
@@ -56,6 +57,11 @@ def add_join(parser: argparse.ArgumentParser) -> None:
         help="how files of ranks are put together that do not say it: '*.proj.weight=1', "
         "'*.qkv.weight=0/3' for three blocks, '*.norm.*=same'; may be given several times",
     )
+
+
+def join_rules(options: argparse.Namespace) -> dict[str, Any] | None:
+    """The rules of ``--join``."""
+    return None if options.join is None else dict(options.join)
 
 
 def join_rule(text: str) -> tuple[str, Any]:

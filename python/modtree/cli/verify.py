@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_at, add_join, add_json, add_large_header, describe
+from modtree.cli.options import add_at, add_join, add_json, add_large_header, describe, join_rules
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
 from modtree.files.sources.errors import shown_name
-from modtree.files.sources.source import source_of
 from modtree.inspection.key_folding import folded
 from modtree.inspection.phrases import noun
 from modtree.inspection.printable import entries_text, printable
@@ -51,10 +50,16 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Checks the file, and returns the exit status."""
-    rules = None if options.join is None else dict(options.join)
+    rules = join_rules(options)
     model = None if options.model is None else model_from(options.model)
-    source = source_of(options.file, options.large_header)
-    problems = verify(source, model, finite=options.finite, at=options.at, join=rules)
+    problems = verify(
+        options.file,
+        model,
+        finite=options.finite,
+        at=options.at,
+        join=rules,
+        large_header=options.large_header,
+    )
     if options.json:
         report = {
             "path": shown_name(options.file),

@@ -149,6 +149,8 @@ def compare(
     values: bool = True,
     rename: Rename | None = None,
     at: str | tuple[str | None, str | None] | None = None,
+    join: Any = None,
+    large_header: bool = False,
 ) -> Diff:
     """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 
@@ -174,6 +176,9 @@ def compare(
             ``{"module.": ""}``.
         at: The part of files with several that is compared, such as "ema" or "optimizer"; a tuple
             names one for each side. The default is the model.
+        join: How files of several ranks are put together, as in :func:`load_file`; for the side
+            that has such files.
+        large_header: Whether a safetensors header of more than 100 MB is read.
 
     Returns:
         A :class:`Diff`, true where something differs.
@@ -184,6 +189,14 @@ def compare(
         CheckpointError: A file is damaged, or not a checkpoint.
     """
     found: Diff = _home("comparison").compare(
-        a, b, rtol=rtol, atol=atol, values=values, rename=rename, at=at
+        a,
+        b,
+        rtol=rtol,
+        atol=atol,
+        values=values,
+        rename=rename,
+        at=at,
+        join=join,
+        large_header=large_header,
     )
     return found

@@ -60,12 +60,13 @@ def convert(
     join: Any = None,
     progress: bool | None = None,
     atomic: bool = True,
+    large_header: bool = False,
 ) -> None:
     """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
-    with open_checkpoint(source, at, join) as checkpoint:
+    with open_checkpoint(source, at, join, large_header=large_header) as checkpoint:
         checkpoint.compare_checksums()
         values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
         keys, record = _renamed(checkpoint, rename, values)

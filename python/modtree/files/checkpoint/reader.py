@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
-from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, folder_format, step_in
+from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, Folder, folder_format, step_in
 from modtree.files.checkpoint.other_files import HEAD, what_it_is
 from modtree.files.sources.errors import missing
 from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
@@ -26,6 +26,7 @@ __all__ = [
     "locate",
     "open_checkpoint",
     "open_shard",
+    "takes_rules",
     "weights_in",
 ]
 
@@ -158,8 +159,8 @@ def open_checkpoint(
     """
     source = locate(source_of(path, large_header))
     place = source.name
-    is_folder = isinstance(source, PathSource) and os.path.isdir(place)
-    if is_folder and (folder := folder_format(place)) is not None:
+    folder = _folder_of(source)
+    if folder is not None:
         reader = getattr(importlib.import_module(folder.module), folder.reader)
         if folder.takes_rules:
             return reader(place, at, join)
@@ -167,6 +168,18 @@ def open_checkpoint(
         return reader(place, at)
     _check_no_rules(join, place)
     return _opened(source, _FORMATS, at)
+
+
+def _folder_of(source: Source) -> Folder | None:
+    is_folder = isinstance(source, PathSource) and os.path.isdir(source.name)
+    return folder_format(source.name) if is_folder else None
+
+
+def takes_rules(given: Any) -> bool:
+    """True for what is put together of the files of several ranks, by rules."""
+    source = source_of(given)
+    folder = _folder_of(locate(source)) if isinstance(source, PathSource) else None
+    return folder is not None and folder.takes_rules
 
 
 def _check_no_rules(join: Any, place: str) -> None:

@@ -25,7 +25,7 @@ from modtree.files.checkpoint.reader import (
     open_shard,
 )
 from modtree.files.checkpoint.shards import is_shard_of
-from modtree.files.sources.source import PathSource, Source
+from modtree.files.sources.source import PathSource, Source, source_of
 
 __all__ = ["Problem", "Problems", "verify"]
 
@@ -79,10 +79,11 @@ def verify(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
+    large_header: bool = False,
 ) -> Problems:
     """See modtree.checkpoints.verify."""
     try:
-        source = locate(path)
+        source = locate(source_of(path, large_header))
     except CheckpointError as error:
         return Problems([_damage(error)])
     problems = Problems(_index_problems(source) if is_index(source) else ())

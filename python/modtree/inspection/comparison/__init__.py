@@ -16,6 +16,7 @@ from modtree.core.loading.key_rules import likely_rules
 from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
 from modtree.core.loading.near_keys import near_matches
 from modtree.core.loading.rename import Rename
+from modtree.files.checkpoint.reader import takes_rules
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
 from modtree.inspection.comparison.result import Diff, Unequal
@@ -144,15 +145,24 @@ def compare(
     values: bool = True,
     rename: Rename | None = None,
     at: str | tuple[str | None, str | None] | None = None,
+    join: Any = None,
+    large_header: bool = False,
 ) -> Diff:
     """See modtree.diff."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")
-    if at is not None and not (is_file(a) or is_file(b)):
-        raise TypeError("at names a part of a file, and neither side is a path")
+    for name, given in (("at", at), ("join", join)):
+        if given is not None and not (is_file(a) or is_file(b)):
+            raise TypeError(f"{name} is for files, and neither side is a path")
     at_a, at_b = at if isinstance(at, tuple) else (at, at)
-    with closing(open_side(a, "a", at_a)) as side_a, closing(open_side(b, "b", at_b)) as side_b:
+    of_b = join is not None and is_file(b) and takes_rules(b)
+    # A side that is one file already takes none; where both are, the error is that of a.
+    of_a = join is not None and is_file(a) and (not of_b or takes_rules(a))
+    with (
+        closing(open_side(a, "a", at_a, join if of_a else None, large_header)) as side_a,
+        closing(open_side(b, "b", at_b, join if of_b else None, large_header)) as side_b,
+    ):
         if rename is not None:
             side_a.rename(rename)
         return _compared(side_a, side_b, rtol, atol, values)

@@ -116,13 +116,17 @@ class Side:
         """Gives the files back."""
 
 
-def open_side(value: Any, which: str, at: str | None = None) -> Side:
+def open_side(
+    value: Any, which: str, at: str | None = None, join: Any = None, large_header: bool = False
+) -> Side:
     """The side of a model, a state dict, a path or an open checkpoint.
 
     Args:
         value: what is compared: an address, a file object and bytes are files too.
         which: the name of the argument.
         at: which part of a file is meant.
+        join: how files of several ranks are put together.
+        large_header: whether headers of any size are read.
 
     Raises:
         TypeError: it is none of these.
@@ -139,7 +143,8 @@ def open_side(value: Any, which: str, at: str | None = None) -> Side:
         side.keys = ModelKeys(value)
         return side
     if is_file(value):
-        return _FileSide(open_checkpoint(value, at), owned=True)
+        opened = open_checkpoint(value, at, join, large_header=large_header)
+        return _FileSide(opened, owned=True)
     raise TypeError(
         f"diff compares models, state dicts and paths of checkpoints; {which} is "
         f"{type(value).__name__}"
