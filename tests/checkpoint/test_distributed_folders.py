@@ -10,6 +10,7 @@ import pytest
 from helpers.command_line import CommandLine
 from helpers.foreign_pickles import distributed_folder
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.rank_tensors import distributed_tensors, meshes
 
 import modtree as mt
 from modtree.checkpoints import convert, open_checkpoint, verify
@@ -208,23 +209,8 @@ def test_a_folder_of_one_process(tmp_path, capsys):
 def _save_ranks(rank, folder):
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    store = dist.FileStore(f"{folder}/store", 4)
-    dist.init_process_group("gloo", rank=rank, world_size=4, store=store)
-    line, grid = init_device_mesh("cpu", (4,)), init_device_mesh("cpu", (2, 2))
-    whole = torch.arange(35.0).reshape(7, 5)
-    state = {
-        "rows": distribute_tensor(whole, line, [Shard(0)]),
-        "columns": distribute_tensor(whole, line, [Shard(1)]),
-        "grid": distribute_tensor(whole, grid, [Shard(0), Shard(1)]),
-        "twice": distribute_tensor(whole, grid, [Shard(0), Shard(0)]),
-        "copies": distribute_tensor(whole, line, [Replicate()]),
-        "mixed": distribute_tensor(whole, grid, [Replicate(), Shard(1)]),
-        "plain": whole,
-        "step": 5,
-    }
+    state = {**distributed_tensors(*meshes(rank, folder)), "step": 5}
     dcp.save(state, checkpoint_id=f"{folder}/dcp")
     torch.save(state, f"{folder}/ranks/model_rank_{rank}.pt")
     dist.destroy_process_group()

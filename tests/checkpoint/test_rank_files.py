@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.command_line import CommandLine
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.rank_tensors import distributed_tensors, meshes
 
 import modtree as mt
 from modtree.checkpoints import convert, open_checkpoint, verify
@@ -180,30 +181,19 @@ def _save_ranks(rank, folder):
     from torch.distributed._shard.metadata import ShardMetadata
     from torch.distributed._shard.sharded_tensor import Shard as LocalShard
     from torch.distributed._shard.sharded_tensor import init_from_local_shards
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
-    store = dist.FileStore(f"{folder}/store", 4)
-    dist.init_process_group("gloo", rank=rank, world_size=4, store=store)
-    line = init_device_mesh("cpu", (4,))
-    grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    whole = torch.arange(35.0).reshape(7, 5)
+    line, grid = meshes(rank, folder)
+    state = distributed_tensors(line, grid)
+    whole = state["plain"]
     torch.manual_seed(0)
     model = fully_shard(torch.nn.Linear(3, 5), mesh=line)
     part = whole[rank * 2 : rank * 2 + 2].clone()
     place = ShardMetadata([rank * 2, 0], list(part.shape), f"rank:{rank}/cpu")
-    state = {
-        "rows": distribute_tensor(whole, line, [Shard(0)]),
-        "columns": distribute_tensor(whole, line, [Shard(1)]),
-        "grid": distribute_tensor(whole, grid, [Shard(0), Shard(1)]),
-        "twice": distribute_tensor(whole, grid, [Shard(0), Shard(0)]),
-        "copies": distribute_tensor(whole, line, [Replicate()]),
-        "mixed": distribute_tensor(whole, grid, [Replicate(), Shard(-1)]),
-        "of_two": distribute_tensor(whole, grid["tp"], [Shard(0)]),
-        "sharded": init_from_local_shards([LocalShard(part, place)], 7, 5),
-        "plain": whole,
-    }
+    state["from_the_end"] = distribute_tensor(whole, grid, [Replicate(), Shard(-1)])
+    state["of_two"] = distribute_tensor(whole, grid["tp"], [Shard(0)])
+    state["sharded"] = init_from_local_shards([LocalShard(part, place)], 7, 5)
     sums = DTensor.from_local(whole, line, [Partial()], run_check=False)
     torch.save({**state, "step": 5}, f"{folder}/parts/model_rank_{rank}.pt")
     torch.save({"model": model.state_dict()}, f"{folder}/fsdp/model_rank{rank}.pt")
@@ -227,7 +217,7 @@ def ranks(tmp_path_factory):
 @pytest.mark.slow
 def test_parts_say_how_they_are_put_together(ranks, tmp_path):
     state = mt.load_file(ranks / "parts")
-    assert state.pop("step") == 5 and len(state) == 9
+    assert state.pop("step") == 5 and len(state) == 10
     for key, value in state.items():
         assert value.numpy().tolist() == np.arange(35.0).reshape(7, 5).tolist(), key
     assert verify(ranks / "parts") == []

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import mmap
 import os
 import stat
@@ -13,6 +12,7 @@ import weakref
 from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.sources.stores import BytesStore, StoreFile
 
 __all__ = ["FileMap", "MappedFiles", "Window", "is_in_use", "map_file", "open_regular"]
 
@@ -91,7 +91,7 @@ def _made_map(file: Any) -> FileMap:
     return FileMap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
-class Window(io.RawIOBase):
+class Window(StoreFile):
     """A part of a mapped file, to be read like a file.
 
     Args:
@@ -99,30 +99,8 @@ class Window(io.RawIOBase):
     """
 
     def __init__(self, memory: memoryview) -> None:
+        super().__init__(BytesStore(memory))
         self.memory = memory
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        base = (0, self._at, len(self.memory))[whence]
-        if base + offset < 0:
-            raise OSError("a place before the beginning")
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        piece = self.memory[self._at : self._at + len(buffer)]
-        buffer[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
 
 
 class MappedFiles:

@@ -9,8 +9,6 @@ import os
 import pickle
 import struct
 import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 from modtree.files.pickled.builder import RecordBuilder
@@ -20,9 +18,9 @@ from modtree.files.torch.names import torch_unpickler
 from modtree.files.torch.storages import (
     BYTES,
     STORAGES,
+    AnyStorages,
     Memory,
     Storage,
-    bytes_of_memory,
     memory_of,
     storage_of,
 )
@@ -42,21 +40,18 @@ def begins_old(head: bytes) -> bool:
     return head[:1] == b"\x80" and _MAGIC in head
 
 
-class OldStorages:
+class OldStorages(AnyStorages):
     """The storages of such a file, which are read when they are asked for.
 
     Args:
         file: Open for reading bytes, as long as storages are read.
     """
 
-    file_map = None
-
     def __init__(self, file: Any) -> None:
+        super().__init__()
         self._file = file
-        self._lock = threading.Lock()
         self._known: dict[str, Storage] = {}
         self._starts: dict[str, int] = {}
-        self._memories: dict[str, Memory] = {}
 
     def storage(self, pid: Any) -> Storage:
         """The storage behind a persistent id; nothing of it is read."""
@@ -97,15 +92,6 @@ class OldStorages:
             at += size
         self._end = at
 
-    def memory(self, storage: Storage) -> Memory:
-        """The numbers of a storage: the same memory at each call."""
-        with self._lock:
-            known = self._memories.get(storage.key)
-            if known is None:
-                known = self._memories[storage.key] = self._read(storage)
-                known.storage = storage
-        return known
-
     def _read(self, storage: Storage) -> Memory:
         data = bytearray(storage.length * storage.kind.stored.itemsize)
         self._file.seek(self._starts[storage.key])
@@ -122,25 +108,7 @@ class OldStorages:
         """The numbers behind a persistent id."""
         return self.memory(self.storage(pid))
 
-    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
-        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once."""
-        data = bytes_of_memory(self.memory(storage))
-        for begin in range(at, at + count, size):
-            yield data[begin : min(begin + size, at + count)]
-
-    def code(self, module: str) -> str:
-        """There is none."""
-        return ""
-
-    def compare_checksums(self) -> None:
-        """There are none."""
-
-    def damages(self) -> Iterator[tuple[str | None, int, str]]:
-        """What is wrong with a storage when it is read: nothing that was not found before."""
-        return iter(())
-
     def let_go(self) -> None:
-        """Gives back the memory of what was read."""
         self._memories.clear()
 
     def finish(self) -> None:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import abc
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from modtree.files.torch.archive import Archive
 
 __all__ = [
     "BYTES",
+    "AnyStorages",
     "OTHER_STORAGES",
     "STORAGES",
     "InlineStorages",
@@ -153,14 +156,68 @@ def bytes_of_memory(memory: Memory) -> memoryview:
     return memoryview(plain)
 
 
-class InlineStorages:
-    """The storages of a pickle that holds their bytes itself."""
-
-    file_map = None
+class AnyStorages(abc.ABC):
+    """The storages of a file: what they have that has neither checksums, code nor a map."""
 
     def __init__(self) -> None:
-        self._data: list[bytearray] = []
+        self._lock = threading.Lock()
         self._memories: dict[str, Memory] = {}
+
+    @abc.abstractmethod
+    def _read(self, storage: Storage) -> Memory:
+        """The numbers of a storage, for the first time."""
+
+    def memory(self, storage: Storage) -> Memory:
+        """The numbers of a storage: the same memory at each call."""
+        with self._lock:
+            known = self._memories.get(storage.key)
+            if known is None:
+                known = self._memories[storage.key] = self._read(storage)
+                known.storage = storage
+        return known
+
+    def _bytes(self, storage: Storage) -> memoryview:
+        return bytes_of_memory(self.memory(storage))
+
+    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
+        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once. Each piece is
+        valid until the next one is asked for.
+        """
+        data = self._bytes(storage)
+        for begin in range(at, at + count, size):
+            yield data[begin : min(begin + size, at + count)]
+
+    @property
+    def file_map(self) -> Any:
+        """The map that memory is in, or None."""
+        return None
+
+    def code(self, module: str) -> str:
+        """The code of a module of TorchScript, such as "__torch__/net"; "" where there is none."""
+        return ""
+
+    def compare_checksums(self) -> None:  # noqa: B027
+        """From now on, of what is read for the first time."""
+
+    def damages(self) -> Iterator[tuple[str | None, int, str]]:
+        """Compares all checksums: the storage (None for other entries), its bytes, and what is
+        wrong with it, if anything.
+        """
+        return iter(())
+
+    def let_go(self) -> None:  # noqa: B027
+        """Gives back the memory of what was read, and of changes to it."""
+
+    def finish(self) -> None:  # noqa: B027
+        """Says that all was read."""
+
+
+class InlineStorages(AnyStorages):
+    """The storages of a pickle that holds their bytes itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._data: list[bytearray] = []
 
     def add(self, kind: StorageKind, data: bytearray) -> Storage:
         """The storage that has these bytes."""
@@ -171,40 +228,14 @@ class InlineStorages:
         """The bytes themselves."""
         return self._data[int(storage.key)]
 
-    def memory(self, storage: Storage) -> Memory:
-        """The numbers of a storage: the same memory at each call."""
-        known = self._memories.get(storage.key)
-        if known is None:
-            known = memory_of(self.bytes(storage), storage.kind)
-            known.storage = storage
-            self._memories[storage.key] = known
-        return known
+    def _read(self, storage: Storage) -> Memory:
+        return memory_of(self.bytes(storage), storage.kind)
 
-    def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
-        """Bytes of a storage from ``at`` on, at most ``size`` at once."""
-        data = memoryview(self.bytes(storage))
-        for begin in range(at, at + count, size):
-            yield data[begin : min(begin + size, at + count)]
-
-    def code(self, module: str) -> str:
-        """There is none."""
-        return ""
-
-    def compare_checksums(self) -> None:
-        """There are none."""
-
-    def damages(self) -> Iterator[tuple[str | None, int, str]]:
-        """What reading a storage would find: nothing."""
-        return iter(())
-
-    def let_go(self) -> None:
-        """The bytes are part of the pickle."""
-
-    def finish(self) -> None:
-        """Says that all was read."""
+    def _bytes(self, storage: Storage) -> memoryview:
+        return memoryview(self.bytes(storage))
 
 
-class Storages:
+class Storages(AnyStorages):
     """The storages of an archive in torch's form.
 
     Args:
@@ -213,6 +244,7 @@ class Storages:
     """
 
     def __init__(self, archive: Archive, unaligned: bool = False) -> None:
+        super().__init__()
         self._archive = archive
         self._unaligned = unaligned
         pickles = [name for name in archive.names() if name.rpartition("/")[2] == "data.pkl"]
@@ -227,7 +259,6 @@ class Storages:
         self.pickled = archive.read(pickles[0])
         self._swapped = self._byte_order() != sys.byteorder
         self._known: dict[str, Storage] = {}
-        self._memories: dict[str, Memory] = {}
 
     def _byte_order(self) -> str:
         name = self._folder + "byteorder"
@@ -260,33 +291,20 @@ class Storages:
         self._known[key] = storage
         return storage
 
-    def memory(self, storage: Storage) -> Memory:
-        """The numbers of a storage: the same memory at each call."""
-        known = self._memories.get(storage.key)
-        if known is None:
-            known = self._memories[storage.key] = self._found(storage)
-            known.storage = storage
-        return known
-
     def load(self, pid: Any) -> Memory:
         """The numbers behind a persistent id."""
         return self.memory(self.storage(pid))
 
     def code(self, module: str) -> str:
-        """The code of a module of TorchScript, such as "__torch__/net"; "" where there is none."""
         name = f"{self._folder}code/{module}.py"
         if name not in self._archive.names():
             return ""
         return self._archive.code(name).decode("utf-8", "replace")
 
     def compare_checksums(self) -> None:
-        """From now on, of what is read for the first time."""
         self._archive.compare_checksums()
 
     def damages(self) -> Iterator[tuple[str | None, int, str]]:
-        """Compares all checksums: the storage (None for other entries), its bytes, and what is
-        wrong with it, if anything.
-        """
         folder = f"{self._folder}data/"
         for name in self._archive.names():
             key = name.removeprefix(folder) if name.startswith(folder) else None
@@ -298,23 +316,15 @@ class Storages:
             yield key, self._archive.size(name), reason
 
     def let_go(self) -> None:
-        """Gives back the memory of what was read, and of changes to it."""
         if not self._archive.is_mapped:
             self._memories.clear()
         self._archive.let_go()
 
-    def finish(self) -> None:
-        """Says that all was read."""
-
     @property
     def file_map(self) -> Any:
-        """The map that memory is in, or None."""
         return self._archive.file_map
 
     def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
-        """Bytes of a storage from ``at`` on, little-endian, at most ``size`` at once. Each piece is
-        valid until the next one is asked for.
-        """
         name = f"{self._folder}data/{storage.key}"
         if not (self._archive.is_mapped or self._swapped or storage.key in self._memories):
             yield from self._archive.pieces(name, at, count, size)
@@ -327,7 +337,7 @@ class Storages:
         for begin in range(at, at + count, size):
             yield data[start + begin : start + min(begin + size, at + count)]
 
-    def _found(self, storage: Storage) -> Memory:
+    def _read(self, storage: Storage) -> Memory:
         kind, key, length = storage
         name = f"{self._folder}data/{key}"
         place = self._archive.mapped(name)
