@@ -195,9 +195,10 @@ def peak():
     with open("/proc/self/status") as file:
         return int(re.search(r"VmHWM:\\s+(\\d+)", file.read())[1]) / 1024
 
-source, target, dtype = sys.argv[1:]
+source, target, dtype, size = sys.argv[1:]
+join = {"*": 0} if source.endswith("ranks") else None
 before = peak()
-convert(source, target, dtype=dtype or None, max_shard_size="8MB")
+convert(source, target, dtype=dtype or None, max_shard_size=size or None, join=join)
 print(peak() - before)
 """
 
@@ -212,7 +213,84 @@ def test_a_conversion_takes_the_memory_of_one_shard(source, target, dtype, tmp_p
     first, second = tmp_path / f"model.{source}", tmp_path / f"new.{target}"
     mt.save_file(state, tmp_path / "a.safetensors", max_shard_size="8MB")
     convert(tmp_path / "a.safetensors", first, max_shard_size="8MB")
-    command = [sys.executable, "-c", PEAK, str(first), str(second), dtype]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(result.stdout) < 60
+    assert _memory_taken(first, second, dtype, "8MB") < 60
     assert mt.load_file(second)["31"][7, 7].item() == 31.0
+
+
+def _memory_taken(source, target, dtype, size):
+    command = [sys.executable, "-c", PEAK, str(source), str(target), dtype, size]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _of_torch(state, path):
+    torch = pytest.importorskip("torch")
+    plain = {key: torch.from_numpy(value) for key, value in state.items()}
+    torch.save(plain, path, _use_new_zipfile_serialization=False)
+
+
+def _of_ranks(state, path):
+    path.mkdir()
+    for rank in range(2):
+        half = {key: mt.from_numpy(value[500 * rank :][:500]) for key, value in state.items()}
+        mt.save(half, path / f"model_rank_{rank}.pt", format="torch")
+
+
+WRITERS = {
+    "safetensors": mt.save_file,
+    "pt": lambda state, path: mt.save(
+        {key: mt.from_numpy(value) for key, value in state.items()}, path, format="torch"
+    ),
+    "old.pt": _of_torch,
+    "ranks": _of_ranks,
+}
+
+
+@not_under_a_sanitizer
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("dtype", ["", "float16"])
+@pytest.mark.parametrize("source", WRITERS)
+def test_a_conversion_to_one_file_of_torch_takes_the_memory_of_few_tensors(source, dtype, tmp_path):
+    state = {f"{i}": np.full((1000, 1000), i, np.float32) for i in range(32)}  # 128 MB
+    first, second = tmp_path / f"model.{source}", tmp_path / "new.pt"
+    WRITERS[source](state, first)
+    assert _memory_taken(first, second, dtype, "") < 60
+    read = mt.load(second)
+    assert read["31"][7, 7].item() == 31.0 and read["31"].dtype == getattr(mt, dtype or "float32")
+    if (torch := sys.modules.get("torch")) is not None:
+        read = torch.load(second, mmap=True)
+        assert all((read[key].numpy() == state[key]).all() for key in state)
+
+
+def test_tensors_that_overlap_still_do_in_a_file_of_torch(tmp_path):
+    whole = mt.arange(12.0)
+    state = {"a": whole[:8], "b": whole[4:], "c": whole[2:6], "d": mt.ones(3, 2).T, "e": mt.ones(0)}
+    mt.save(state, tmp_path / "model.pt", format="torch")
+    convert(tmp_path / "model.pt", tmp_path / "new.pt")
+    read = mt.load(tmp_path / "new.pt")
+    read["a"][5] = -1.0
+    assert read["b"][1] == read["c"][3] == -1.0
+    assert read["d"].stride() == (1, 2) and read["e"].shape == (0,)
+    assert all(mt.equal(read[key], state[key]) for key in "de")
+
+
+def test_views_and_ties_stay_in_a_file_of_torch_of_another_dtype(tmp_path):
+    weight = mt.arange(12.0).reshape(3, 4)
+    state = {"w": weight, "row": weight[1], "tie": weight, "column": weight[:, 2]}
+    mt.save_file(state, tmp_path / "model.safetensors")
+    convert(tmp_path / "model.safetensors", tmp_path / "new.pt", dtype="float64")
+    read = mt.load(tmp_path / "new.pt")
+    read["tie"][1, 2] = -1.0
+    assert read["w"][1, 2] == read["row"][2] == read["column"][1] == -1.0
+    assert read["row"].dtype == mt.float64 and read["column"].stride() == (4,)
+
+
+def test_attributes_of_parameters_stay_in_a_file_of_torch(tmp_path):
+    torch = pytest.importorskip("torch")
+    parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    parameter.scale = torch.full((3,), 2.0)
+    torch.save({"p": parameter, "n": torch.zeros(2).requires_grad_()}, tmp_path / "model.pt")
+    convert(tmp_path / "model.pt", tmp_path / "new.pt", dtype="float64")
+    read = torch.load(tmp_path / "new.pt")
+    assert type(read["p"]) is torch.nn.Parameter and not read["p"].requires_grad
+    assert read["p"].dtype == torch.float64 and read["n"].requires_grad
+    assert read["p"].scale.tolist() == [2.0, 2.0, 2.0]

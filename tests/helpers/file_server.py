@@ -78,8 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(name, text)
         self.send_header("Content-Length", str(len(body) if length < 0 else length))
         self.end_headers()
+        self.server.state.sent += len(body)  # before the other side has all of it
         self.wfile.write(body)
-        self.server.state.sent += len(body)
 
     def drip(self, data: bytes, seconds: float = 0.05) -> None:
         """Sends a byte now and then, until the other side has gone."""

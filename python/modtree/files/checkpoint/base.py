@@ -151,8 +151,10 @@ class Checkpoint(abc.ABC):
         return self.values
 
     def leaf(self, key: str) -> Any:
-        """What a file of torch is to hold for an entry: an array, or a record with one."""
-        return self.array(key)
+        """The record that a file of torch has of an entry; None where the file is of another form:
+        then it is a plain tensor.
+        """
+        return None
 
     @abc.abstractmethod
     def tensor(self, key: str) -> Any:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,7 @@ from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     View,
-    array_view,
     bytes_of,
-    completed,
 )
 from modtree.files.checkpoint.contents import Contents, SafetensorsContents
 from modtree.files.checkpoint.dtypes import (
@@ -73,7 +72,11 @@ def convert(
         types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
         contents: Contents
         if format == "torch":
-            contents = _TorchContents(checkpoint, keys, record, types)
+            # On top of this: the writer knows the records of files of torch.
+            home = importlib.import_module("modtree.files.torch.converted")
+            pieces = functools.partial(_converted, checkpoint)
+            metadata = _plain(checkpoint.metadata)
+            contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
         else:
             contents = _safetensors(checkpoint, keys, record, types, path)
         if not atomic:
@@ -222,71 +225,3 @@ def _streamed(checkpoint: Checkpoint, key: str) -> Iterator[memoryview]:
 def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     with np.errstate(over="ignore"):  # numbers too large for the dtype become infinite
         return array.astype(dtype)
-
-
-# -- files of torch --------------------------------------------------------------------------------
-
-
-def _leaf_view(leaf: Any, view: View) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return array_view(leaf, view)
-    return array_view(leaf.source, view)
-
-
-class _TorchContents(Contents):
-    """Entries of a checkpoint for files that ``torch.load`` reads."""
-
-    def __init__(
-        self, checkpoint: Checkpoint, keys: dict[str, str], record: Record, types: _Types
-    ) -> None:
-        sizes = {key: math.prod(checkpoint.entries[old].shape) for key, old in keys.items()}
-        self.sizes = {key: n * array_dtype(types[key]).itemsize for key, n in sizes.items()}
-        self.metadata = _plain(checkpoint.metadata)
-        self._checkpoint = checkpoint
-        self._keys = keys
-        self._record = record
-        self._types = types
-
-    def write(
-        self,
-        file: IO[bytes],
-        path: str,
-        keys: Sequence[str],
-        metadata: Mapping[str, str],
-        advance: Callable[[int], None],
-    ) -> None:
-        leaves = {}
-        for key in keys:
-            leaf = self._checkpoint.leaf(self._keys[key])
-            dtype = array_dtype(self._types[key]).newbyteorder("=")
-            values = leaf if isinstance(leaf, np.ndarray) else leaf.source
-            if values is not None and values.dtype != dtype:
-                values = _cast(values, dtype)
-                leaf = (
-                    values
-                    if leaf is values or isinstance(leaf, np.ndarray)
-                    else (leaf.with_source(values))
-                )
-                self._checkpoint.let_go()
-            leaves[key] = leaf
-            advance(self.sizes[key])
-        state = completed(leaves, self._part(keys), _leaf_view)
-        # On top of this: the writer knows the records of files of torch.
-        importlib.import_module("modtree.files.torch.writer").prepared(state).write(file)
-        self._checkpoint.let_go()
-
-    def names(self, keys: Sequence[str]) -> Sequence[str]:
-        part = self._part(keys)
-        return (*keys, *part.ties, *part.views, *part.values)
-
-    def _part(self, keys: Sequence[str]) -> Record:
-        """What goes into the file with these tensors; values that are none go into the first."""
-        whole, here = self._record, set(keys)
-        is_first = not self.sizes or next(iter(self.sizes)) in here
-        return Record(
-            {key: kept for key, kept in whole.ties.items() if kept in here},
-            {key: view for key, view in whole.views.items() if view.of in here},
-            whole.values if is_first else {},
-            whole.places if len(here) == len(self.sizes) else {},
-            whole.versions,
-        )

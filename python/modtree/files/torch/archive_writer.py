@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 __all__ = ["ArchiveWriter"]
@@ -17,6 +18,9 @@ _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _END_64 = struct.Struct("<4sQ2H2I4Q")
 _LOCATOR_64 = struct.Struct("<4sIQI")
+_BEHIND = struct.Struct("<4s3I")
+_BEHIND_64 = struct.Struct("<4sI2Q")
+_CHECKSUM_FOLLOWS = 1 << 3
 _HEAD = struct.Struct("<2H")  # of an extra field: its id and its length
 _SIZES_64 = 1
 _PADDING = 0x4246  # the id that torch gives it
@@ -32,6 +36,7 @@ class _Written(NamedTuple):
     checksum: int
     size: int
     start: int
+    flags: int
 
 
 class ArchiveWriter:
@@ -59,18 +64,42 @@ class ArchiveWriter:
             name: Its name, in ASCII.
             data: Its bytes, in any object that gives its memory.
         """
-        encoded = name.encode("ascii")
         size = memoryview(data).nbytes
-        entry = _Written(encoded, zlib.crc32(data), size, self._position)
+        self._begin(name, size, zlib.crc32(data))
+        self._write(data)
+
+    def add_pieces(self, name: str, size: int, pieces: Iterable[memoryview]) -> None:
+        """Writes an entry whose checksum is known when it was written, and follows it.
+
+        Args:
+            name: Its name, in ASCII.
+            size: Its bytes.
+            pieces: They, one after the other.
+        """
+        entry = self._begin(name, size, None)
+        checksum = 0
+        for piece in pieces:
+            checksum = zlib.crc32(piece, checksum)
+            self._write(piece)
+        form = _BEHIND_64 if size >= _LARGE else _BEHIND
+        self._write(form.pack(b"PK\x07\x08", checksum, size, size))
+        self._entries[-1] = entry._replace(checksum=checksum)
+
+    def _begin(self, name: str, size: int, checksum: int | None) -> _Written:
+        """Writes what comes before the bytes of an entry."""
+        encoded = name.encode("ascii")
+        flags = _CHECKSUM_FOLLOWS if checksum is None else 0
+        entry = _Written(encoded, checksum or 0, size, self._position, flags)
         large = size >= _LARGE
         extra = _HEAD.pack(_SIZES_64, 16) + struct.pack("<2Q", size, size) if large else b""
         extra += self._padding(_LOCAL.size + len(encoded) + len(extra))
         shown = _LARGE if large else size
         version = _VERSION_64 if large else _PLAIN
         sizes = entry.checksum, shown, shown, len(encoded), len(extra)
-        self._write(_LOCAL.pack(b"PK\x03\x04", version, 0, 0, 0, _DATE, *sizes) + encoded + extra)
-        self._write(data)
+        head = _LOCAL.pack(b"PK\x03\x04", version, flags, 0, 0, _DATE, *sizes)
+        self._write(head + encoded + extra)
         self._entries.append(entry)
+        return entry
 
     def _padding(self, used: int) -> bytes:
         """An extra field after which a multiple of the alignment comes."""
@@ -99,7 +128,7 @@ def _directory_entry(entry: _Written) -> bytes:
     wide += struct.pack("<Q", entry.start) if start == _LARGE else b""
     extra = _HEAD.pack(_SIZES_64, len(wide)) + wide if wide else b""
     version = _VERSION_64 if wide else _PLAIN
-    head = b"PK\x01\x02", version, version, 0, 0, 0, _DATE
+    head = b"PK\x01\x02", version, version, entry.flags, 0, 0, _DATE
     lengths = len(entry.name), len(extra), 0, 0, 0
     fields = *head, entry.checksum, size, size, *lengths, 0, start
     return _CENTRAL.pack(*fields) + entry.name + extra

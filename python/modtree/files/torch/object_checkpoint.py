@@ -6,6 +6,7 @@ its other parts.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import importlib
 import math
@@ -180,9 +181,19 @@ class ObjectCheckpoint(Checkpoint):
 
     def leaf(self, key: str) -> TensorRecord:
         record = self._tensors[key]
-        return record.with_source(None if record.source is None else self.array(key))
+        if not record.attributes:
+            return record
+        made = copy.copy(record)
+        made.attributes = self._with_arrays(record.attributes)
+        return made
 
     def plain_values(self) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = self._with_arrays(self.raw_values)
+        return values
+
+    def _with_arrays(self, value: Any) -> Any:
+        """A value whose tensors have their values."""
+
         def read(record: Any) -> Any:
             if type(record) is not TensorRecord or record.source is None:
                 return record
@@ -190,7 +201,7 @@ class ObjectCheckpoint(Checkpoint):
 
         with self._lock, self._errors():
             self._check_open()
-            return replaced(self.raw_values, read, {})
+            return replaced(value, read, {})
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
         record = self._tensors[key]

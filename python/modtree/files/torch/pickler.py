@@ -24,12 +24,16 @@ from modtree.files.torch.shared_memory import (
     Storage,
     empty_piece,
     piece_of_array,
+    piece_of_source,
     piece_of_torch,
 )
+from modtree.files.torch.sources import Source
 
 __all__ = ["TorchPickler"]
 
 _DTYPES = {*(dtype.name for dtype in _C._dtypes.values()), *_C._stored_dtypes}
+_BEHIND_ALL_MEMORY = 1 << 64
+_ALIGNMENT = 64
 _HINT = (
     "torch.load(weights_only=True) reads tensors, numbers, text, None, and lists, tuples, dicts "
     "and sets of them"
@@ -45,6 +49,8 @@ class TorchPickler:
         self._open: set[int] = set()  # tuples that are being written
         self._path: list[str] = ["obj"]
         self._moved: dict[Any, Any] = {}
+        self._late: dict[int, int] = {}  # what stands for addresses of values that are not read yet
+        self._next_address = _BEHIND_ALL_MEMORY
         self.storages: list[Storage] = []
         # Classes of the NumPy side; there are none of their objects before they exist.
         sizes, devices = _classes("size", "Size"), _classes("devices", "device")
@@ -257,9 +263,21 @@ class TorchPickler:
         if value.source is None:
             piece = empty_piece(value.dtype.name, value.dtype.itemsize, value.shape, self._place())
             piece.stride = value.place.stride
+        elif isinstance(value.source, Source) and value.nbytes:
+            piece = self._late_piece(value, value.source)
+        elif isinstance(value.source, Source):
+            piece = empty_piece(value.dtype.name, value.dtype.itemsize, value.shape, self._place())
         else:
             piece = piece_of_array(value.source, self._place())
         self._with_state(value, piece, value.is_parameter)
+
+    def _late_piece(self, value: TensorRecord, source: Source) -> Piece:
+        """A tensor of values that are read when they are written."""
+        address = self._late.get(id(source))
+        if address is None:  # views of a tensor come after it, so that this is the whole one
+            address = self._late[id(source)] = self._next_address
+            self._next_address += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return piece_of_source(source, value.dtype, value.place, address, self._place())
 
     def _torch_tensor(self, value: Any, is_parameter: bool) -> None:
         layout, kind = str(value.layout), value.device.type

@@ -9,8 +9,17 @@ import numpy as np
 
 from modtree._C import owner_of
 from modtree._strides import reach
+from modtree.files.torch.sources import Source
 
-__all__ = ["Piece", "Storage", "empty_piece", "piece_of_array", "piece_of_torch", "storages_of"]
+__all__ = [
+    "Piece",
+    "Storage",
+    "empty_piece",
+    "piece_of_array",
+    "piece_of_source",
+    "piece_of_torch",
+    "storages_of",
+]
 
 
 class Piece:
@@ -84,6 +93,11 @@ class Storage:
     @property
     def nbytes(self) -> int:
         return self.end - self.start
+
+    @property
+    def source(self) -> Source | None:
+        """What reads the values, where they are not in memory."""
+        return self.held[0] if isinstance(self.held[0], Source) else None
 
     def add(self, start: int, end: int, dtype: str | None, held: list[Any]) -> None:
         self.start, self.end = min(self.start, start), max(self.end, end)
@@ -180,6 +194,20 @@ def piece_of_torch(tensor: Any, moved: dict[Any, Any], path: str) -> Piece:
         copied = moved[key] = storage.cpu()
     start = copied.data_ptr() + tensor.storage_offset() * itemsize
     return piece.lies_at(start, key, copied)
+
+
+def piece_of_source(source: Source, dtype: Any, place: Any, address: int, path: str) -> Piece:
+    """A tensor whose values are read when they are written.
+
+    Args:
+        source: Reads all values of its storage.
+        dtype: Has a name and an itemsize.
+        place: Offset, size and stride in the storage.
+        address: What stands for that of the storage: behind all memory, and its own.
+        path: For errors.
+    """
+    piece = Piece(dtype.name, dtype.itemsize, place.size, place.stride, path)
+    return piece.lies_at(address + place.offset * dtype.itemsize, ("late", address), source)
 
 
 # -- storages --------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from modtree.files.torch.pickler import TorchPickler
 
 __all__ = ["prepared"]
 
+_PIECE = 1 << 24  # bytes that are read at once, of what is not in memory
+
 
 class _Prepared:
     """An object that can be said in torch's form, ready to be written."""
@@ -26,7 +28,11 @@ class _Prepared:
         archive.add("archive/data.pkl", self._pickled)
         archive.add("archive/byteorder", sys.byteorder.encode())
         for storage in self._storages:
-            archive.add(f"archive/data/{storage.key}", storage.bytes())
+            name, source = f"archive/data/{storage.key}", storage.source
+            if source is None:
+                archive.add(name, storage.bytes())
+            else:
+                archive.add_pieces(name, storage.nbytes, source.pieces(_PIECE))
         archive.add("archive/version", b"3\n")
         archive.close()
 
