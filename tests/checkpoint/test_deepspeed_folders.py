@@ -10,7 +10,15 @@ import sys
 import numpy as np
 import pytest
 from helpers.command_line import CommandLine
-from helpers.deepspeed_folders import BUFFERS, FROZEN, WEIGHTS, deepspeed_folder
+from helpers.deepspeed_folders import (
+    BUFFERS,
+    FROZEN,
+    INFO,
+    SPLIT_WEIGHTS,
+    WEIGHTS,
+    deepspeed_folder,
+    split_folder,
+)
 
 import modtree as mt
 from modtree.checkpoints import convert, open_checkpoint, verify
@@ -128,10 +136,82 @@ def test_reasons(change, reason, tmp_path):
     assert reason in verify(folder)[0].message
 
 
-def test_a_model_that_is_split_in_another_way_too_is_said(tmp_path):
-    folder = deepspeed_folder(tmp_path / "run", 2)
-    (folder / "global_step7" / "mp_rank_01_model_states.pt").write_bytes(b"")
-    with pytest.raises(mt.CheckpointError, match="split over 2 model-parallel ranks"):
+# -- model-parallel ranks --------------------------------------------------------------------------
+
+WHOLE = {**SPLIT_WEIGHTS, "embedding.weight": SPLIT_WEIGHTS["embedding.weight"][:8]}
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_model_parallel_ranks_are_put_together_as_their_files_say(stage, tmp_path, capsys):
+    folder = split_folder(tmp_path / "run", stage)
+    state = mt.load_file(folder)
+    assert list(state) == list(WHOLE)
+    for key, array in WHOLE.items():
+        assert np.array_equal(state[key].numpy(), array), key
+    assert verify(folder) == []
+    with open_checkpoint(folder) as checkpoint:
+        assert np.array_equal(checkpoint.part("embedding.weight", slice(4, 8)), WHOLE_ROWS[4:8])
+        assert len(checkpoint.entries["1.up.weight"].files) == 4
+    convert(folder, tmp_path / "out.safetensors")
+    assert np.array_equal(mt.load_file(tmp_path / "out.safetensors")["1.query.bias"].numpy(),
+                          WHOLE["1.query.bias"])  # fmt: skip
+    lines = CommandLine(capsys)("inspect", folder).lines
+    assert lines[0].endswith("deepspeed, 4 files, 6 entries")
+    assert mt.load_file(folder, at="optimizer.mp_rank_01.rank_0")
+    if stage < 3:
+        assert mt.load_file(folder, at="module")["1.down.weight"].shape == (2, 6)
+
+
+WHOLE_ROWS = WHOLE["embedding.weight"]
+SPLIT_RULES = {"*.up.weight": (0, 2), "*.down.weight": 1, "*.norm.weight": None, "*.mean.*": None}
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_model_parallel_ranks_are_put_together_by_rules(stage, tmp_path):
+    folder = split_folder(tmp_path / "run", stage, info=None)
+    with pytest.raises(mt.CheckpointError, match="over 2 model-parallel ranks.*say it with join="):
+        mt.load_file(folder)
+    if stage == 1:
+        alone = folder / "global_step7" / "mp_rank_01_model_states.pt"
+        assert mt.load_file(alone)["1.down.weight"].shape == (2, 3)
+    rules = {**SPLIT_RULES, "embedding.weight": 0, "*.query.bias": 0}
+    with open_checkpoint(folder, join=rules) as checkpoint:
+        for key in set(WHOLE) - {"1.mean.weight", "embedding.weight"}:
+            assert np.array_equal(checkpoint.array(key), WHOLE[key]), key
+        assert checkpoint.array("embedding.weight").shape == (10, 3)
+        with pytest.raises(mt.CheckpointError, match="values on rank 1 are not those on rank 0"):
+            checkpoint.array("1.mean.weight")
+    with pytest.raises(mt.CheckpointError, match="join= puts model-parallel ranks together"):
+        mt.load_file(deepspeed_folder(tmp_path / "one", 2), join=rules)
+
+
+def test_rules_of_the_caller_come_before_those_of_the_files(tmp_path):
+    folder = split_folder(tmp_path / "run", 2)
+    state = mt.load_file(folder, join={"embedding.weight": 1})
+    assert state["embedding.weight"].shape == (5, 6) and state["1.down.weight"].shape == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "patterns", "reason"),
+    [
+        ("tp_replicated_parameter_patterns", ["(a+)+$"], "which is not one of names and digits"),
+        ("tp_replicated_parameter_patterns", [".*" * 40 + "x"], "patterns of names take too long"),
+        ("tp_replicated_parameter_patterns", [1], "have the pattern 1"),
+        ("tp_replicated_parameter_patterns", "abc", "tp_replicated_parameter_patterns are 'abc'"),
+        ("tp_replicated_parameter_patterns", ["a"] * 2000, "tp_replicated_parameter_patterns are"),
+        ("parameter_with_sub_params", [{"shape": 1}], "split by parameter_with_sub_params"),
+    ],
+)
+def test_patterns_of_names_from_a_stranger(name, patterns, reason, tmp_path):
+    folder = split_folder(tmp_path / "run", 2, info={**INFO, name: patterns})
+    with pytest.raises(mt.CheckpointError, match=reason):
+        mt.load_file(folder)
+
+
+def test_a_model_parallel_rank_that_is_missing_is_named(tmp_path):
+    folder = split_folder(tmp_path / "run", 2)
+    (folder / "global_step7" / "mp_rank_01_model_states.pt").unlink()
+    with pytest.raises(mt.CheckpointError, match="model_states.pt of model-parallel rank 1 is in"):
         mt.load_file(folder)
 
 

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from helpers.deepspeed_folders import deepspeed_folder
+from helpers.deepspeed_folders import deepspeed_folder, split_folder
 from helpers.foreign_pickles import distributed_folder, torch_file
 from helpers.gguf_files import gguf, text
 from helpers.implementations import HAS_TORCH
@@ -51,6 +51,7 @@ def _distributed(parent, name):
 def _deepspeed(parent, name):
     for stage in (1, 2, 3):
         deepspeed_folder(parent / f"{name}_{stage}", stage, 2)
+        split_folder(parent / f"{name}_{stage}_split", stage, ranks=1)
 
 
 def _megatron(parent, name):

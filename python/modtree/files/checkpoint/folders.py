@@ -79,7 +79,12 @@ _FORMATS = (
         "modtree.files.libraries.orbax",
         "OrbaxCheckpoint",
     ),
-    Folder(_is_of_deepspeed, "modtree.files.deepspeed.reader", "DeepSpeedCheckpoint"),
+    Folder(
+        _is_of_deepspeed,
+        "modtree.files.deepspeed.reader",
+        "DeepSpeedCheckpoint",
+        takes_rules=True,
+    ),
     Folder(_is_of_ranks, "modtree.files.distributed.ranks", "RanksCheckpoint", takes_rules=True),
 )
 

@@ -44,28 +44,23 @@ def step_folder(path: str) -> str:
     return folder
 
 
-def files_in(folder: str) -> Files:
-    """The files of a step.
+def files_in(folder: str) -> dict[int, Files]:
+    """The files of a step, by the number of the model-parallel rank.
 
     Raises:
-        CheckpointError: There are none, or the model is split in another way too.
+        CheckpointError: There are none of the model.
     """
-    found = Files({}, {})
-    tensor_parallel = set()
+    found: dict[int, Files] = {}
     for name in sorted(os.listdir(folder)):
         if (match := _NAME.fullmatch(name)) is None:
             continue
         rank, model_rank, kind = match.groups()
-        tensor_parallel.add(int(model_rank))
-        files = found.model if kind == "model" else found.optimizer
-        files.setdefault(int(rank or 0), os.path.join(folder, name))
-    if not found.model:
-        there = " and files of optimizer states" if found.optimizer else ""
-        raise CheckpointError(f"no file *_model_states.pt is in the folder{there}", folder)
-    if len(tensor_parallel) > 1:
-        raise CheckpointError(
-            f"its model is split over {len(tensor_parallel)} model-parallel ranks, and the files "
-            f"do not say how: each mp_rank_*_model_states.pt can be inspected alone",
-            folder,
-        )
-    return found
+        files = found.setdefault(int(model_rank), Files({}, {}))
+        own = files.model if kind == "model" else files.optimizer
+        own.setdefault(int(rank or 0), os.path.join(folder, name))
+    lacking = [rank for rank, files in found.items() if not files.model]
+    if lacking or not found:
+        of_rank = f" of model-parallel rank {lacking[0]}" if len(found) > 1 else ""
+        there = " and files of optimizer states" if found else ""
+        raise CheckpointError(f"no file *_model_states.pt{of_rank} is in the folder{there}", folder)
+    return dict(sorted(found.items()))

@@ -10,8 +10,11 @@ import numpy as np
 
 from modtree import _C
 from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.deepspeed.folder import files_in, step_folder
+from modtree.files.deepspeed.folder import Files, files_in, step_folder
+from modtree.files.deepspeed.model_ranks import UniversalRules
 from modtree.files.deepspeed.partitions import Parameter, Vector, of_groups, of_ranks
+from modtree.files.distributed.joining import Joins
+from modtree.files.distributed.merging import Merging
 from modtree.files.pickled.plain import check_sizes
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
@@ -55,41 +58,83 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
     Args:
         path: The folder.
         at: The part to read; None for the 32-bit weights.
+        join: How the parts of model-parallel ranks are put together, as :class:`Joins` takes it;
+            None for what the files say.
     """
 
     format = "deepspeed"
 
-    def __init__(self, path: str, at: str | None = None) -> None:
+    def __init__(self, path: str, at: str | None = None, join: Any = None) -> None:
+        joins = None if join is None else Joins(join)
         super().__init__(path)
         try:
             self._folder = step_folder(path)
-            files = files_in(self._folder)
             self.foreign = 0
-            models = {rank: self._rank(file) for rank, file in files.model.items()}
-            optimizers = {rank: self._rank(file) for rank, file in files.optimizer.items()}
-            first = models[min(models)]
-            state = self._bound(first)
-            module = state.get("module")
-            module = module if isinstance(module, dict) else {}
-            if optimizers:
-                weights = self._weights(models, optimizers, module)
-                self._object = {"model": weights, "module": module}
+            self._unclear: list[CheckpointError] = []
+            files = files_in(self._folder)
+            states = {rank: self._state_of(own) for rank, own in files.items()}
+            if len(states) > 1:
+                rules = UniversalRules(states[min(states)], joins, self._folder)
+                self._object = self._joined(states, rules)
+            elif joins is not None:
+                raise CheckpointError(
+                    "join= puts model-parallel ranks together, and it has one", self._folder
+                )
             else:
-                self._object = {"model": module}
-            if not _has_weights(module, state.get("buffer_names")):
-                self._object.pop("module", None)  # stage 3 leaves empty tensors there
-            if optimizers:
-                self._object["optimizer"] = {
-                    f"rank_{rank}": self._bound(optimizers[rank]).get("optimizer_state_dict")
-                    for rank in sorted(optimizers)
-                }
-            for name, value in state.items():
-                if type(name) is str and name not in _INTERNAL and name not in self._object:
-                    self._object[name] = value
+                (self._object,) = states.values()
             self._enter(at)
         except BaseException:
             self.close()
             raise
+
+    def _state_of(self, files: Files) -> dict[str, Any]:
+        """What the files of one model-parallel rank hold, by parts."""
+        models = {rank: self._rank(file) for rank, file in files.model.items()}
+        optimizers = {rank: self._rank(file) for rank, file in files.optimizer.items()}
+        state = self._bound(models[min(models)])
+        module = state.get("module")
+        module = module if isinstance(module, dict) else {}
+        found: dict[str, Any] = {"model": module}
+        if optimizers:
+            found = {"model": self._weights(models, optimizers, module), "module": module}
+        if not _has_weights(module, state.get("buffer_names")):
+            found.pop("module", None)  # stage 3 leaves empty tensors there
+        if optimizers:
+            found["optimizer"] = {
+                f"rank_{rank}": self._bound(optimizers[rank]).get("optimizer_state_dict")
+                for rank in sorted(optimizers)
+            }
+        for name, value in state.items():
+            if type(name) is str and name not in _INTERNAL and name not in found:
+                found[name] = value
+        return found
+
+    def _joined(self, states: dict[int, dict[str, Any]], rules: UniversalRules) -> dict[str, Any]:
+        """The parts of all model-parallel ranks: weights as one, the states of optimizers beside
+        each other, and of the rest that of the first rank.
+        """
+        if not rules.are_there:
+            raise CheckpointError(
+                f"its model is split over {len(states)} model-parallel ranks, and the files do "
+                f"not say how: say it with join= or --join ('*.weight=0' joins in dimension 0), or "
+                f"open one mp_rank_*_model_states.pt",
+                self._folder,
+            )
+        work = Merging(self._folder, list(states), rules)
+        whole = dict(states[min(states)])
+        for name in ("model", "module"):
+            if all(name in state for state in states.values()):
+                whole[name] = work.merged([state[name] for state in states.values()], name)
+        if "optimizer" in whole:
+            whole["optimizer"] = {
+                f"mp_rank_{rank:02}": state.get("optimizer") for rank, state in states.items()
+            }
+        self._unclear += work.unclear
+        return whole
+
+    def damages(self, advance: Any) -> Iterator[CheckpointError]:
+        yield from self._unclear
+        yield from super().damages(advance)
 
     def _rank(self, file: str) -> _Rank:
         contents = self._files_of_torch.contents(file, keep=True)

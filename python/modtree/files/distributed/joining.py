@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Joins", "Rule"]
+__all__ = ["Joins", "Rule", "Rules"]
 
 _MOST_BLOCKS = 1 << 20
 
@@ -19,10 +19,21 @@ class Rule(NamedTuple):
         dim: The dimension in which they follow each other; None where all ranks have the same.
         blocks: How many tensors, one after the other in this dimension, a part is made of: each is
             put together by itself.
+        rows: How many of that dimension are kept, where what follows is padding.
+        is_mean: Whether the mean of all ranks counts, where they all have one.
     """
 
     dim: int | None
     blocks: int = 1
+    rows: int | None = None
+    is_mean: bool = False
+
+
+class Rules(Protocol):
+    """What says how the parts of a tensor are put together."""
+
+    def rule(self, key: str) -> Rule | None:
+        """The rule for a key; None where it is not said."""
 
 
 class Joins:

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 #: Under which of them programs keep the state dict, the first that is there counts.
-_USUAL = ("state_dict", "model_state_dict", "model")
+_USUAL = ("state_dict", "model_state_dict", "model", "module")
 #: How deep containers may be nested, and at how many places one may stand: files may come from
 #: anywhere.
 _DEEPEST = _PLACES = 64
@@ -226,8 +226,8 @@ def part_at(obj: Any, at: str, path: str) -> Any:
 
 
 def find_state(obj: Any, holders: Holders) -> tuple[Any, str]:
-    """The state dict in the object of a file: what stands under "state_dict", "model_state_dict" or
-    "model", where that has tensors, or else the object itself.
+    """The state dict in the object of a file: what stands under "state_dict", "model_state_dict",
+    "model" or, of DeepSpeed, "module", where that has tensors, or else the object itself.
 
     Returns:
         What has the tensors, and under which key it stands ("" for the object itself).
