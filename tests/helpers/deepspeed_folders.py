@@ -41,6 +41,20 @@ INFO = {
 }
 
 
+class Part(NamedTuple):
+    """What a model-parallel rank has."""
+
+    weights: Any = WEIGHTS
+    groups: Any = GROUPS
+    frozen: Any = FROZEN
+    buffers: Any = BUFFERS
+    rank: int = 0
+    info: Any = None
+
+
+WHOLE_MODEL = Part()
+
+
 def split_folder(folder, stage, change=None, info=INFO, ranks=2):
     """Writes a folder of two model-parallel ranks."""
     for rank in range(2):
@@ -58,18 +72,7 @@ def split_folder(folder, stage, change=None, info=INFO, ranks=2):
     return Path(folder)
 
 
-class Part(NamedTuple):
-    """What a model-parallel rank has."""
-
-    weights: Any = WEIGHTS
-    groups: Any = GROUPS
-    frozen: Any = FROZEN
-    buffers: Any = BUFFERS
-    rank: int = 0
-    info: Any = None
-
-
-def deepspeed_folder(folder, stage, ranks=2, padded=True, change=None, part=Part()):
+def deepspeed_folder(folder, stage, ranks=2, padded=True, change=None, part=WHOLE_MODEL):
     """Writes a folder with one step.
 
     Args:
