@@ -12,13 +12,13 @@ from modtree import _imports
 from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
+from modtree.files.checkpoint.other_files import HEAD, what_it_is
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.sources.errors import is_address, shown_name
 from modtree.files.sources.source import opened_as_it_is
 from modtree.files.torch.load import count_tensors, form_of, load_object
-from modtree.files.torch.old import HEAD
 from modtree.files.torch.writer import prepared
 from modtree.types import FileLike
 
@@ -169,6 +169,8 @@ def _load_file(
 ) -> Any:
     start = file.tell()
     head = file.read(HEAD)
+    if not everything and form_of(head) == "pickle" and (other := what_it_is(head)) is not None:
+        raise UnpicklingError(other)
     if head[4:9] == b"\0\0\0\0{":
         raise UnpicklingError(
             "the file is a safetensors file: read it with modtree.load_file(path)"

@@ -393,10 +393,52 @@ def test_at_opens_one_part(run, tmp_path, capsys):
     assert "left out, beside 'ema': model, optimizer, scheduler, rng, callbacks" in text
     with pytest.raises(mt.CheckpointError, match="it has no part 'emma': there is model, ema, opt"):
         load_file(path, at="emma")
-    with pytest.raises(mt.CheckpointError, match="its part 'epoch' is an int, without a tensor"):
-        load_file(path, at="epoch")
     with pytest.raises(mt.CheckpointError, match="holds one state dict, and no part 'ema'"):
         load_file(tmp_path / "ema.safetensors", at="ema")
+
+
+def test_a_part_without_tensors_is_its_values(run, tmp_path, capsys):
+    path, _ = run
+    assert load_file(path, at="epoch") == {"epoch": 3}
+    assert load_file(path, at="hyper_parameters") == {"lr": 1e-3}
+    assert load_file(path, at="scheduler")["gamma"] == 0.1
+    lines = output(capsys, "inspect", path, "--at", "hyper_parameters")[1].splitlines()
+    assert lines[-2:] == ["* hyper_parameters:", "  lr  0.001"]
+    convert(path, tmp_path / "epoch.pt", at="epoch")
+    assert mt.load(tmp_path / "epoch.pt") == {"epoch": 3}
+    saved({"model": {"w": torch.ones(1)}, "none": Config}, path)
+    with pytest.raises(mt.CheckpointError, match="its part 'none' has nothing that can be written"):
+        convert(path, tmp_path / "none.pt", at="none")
+
+
+def test_lists_of_optimizers_and_schedulers_have_a_line(run, tmp_path, capsys):
+    _, content = run
+    lists = {"optimizer_states": [content["optimizer"]], "lr_schedulers": [content["scheduler"]]}
+    saved({"state_dict": content["model"], **lists}, tmp_path / "lightning.ckpt")
+    text = output(capsys, "inspect", tmp_path / "lightning.ckpt")[1]
+    assert "  a list of 1: an optimizer: 2 groups, state of 4 parameters, lr 0.001, 0.5," in text
+    assert "  a list of 1: a dict: step_size, gamma, base_lrs," in text
+    assert load_file(tmp_path / "lightning.ckpt", at="lr_schedulers.0")["step_size"] == 10
+
+
+def test_groups_of_an_optimizer_have_rows(run, tmp_path, capsys):
+    path, _ = run
+    lines = output(capsys, "inspect", path, "--at", "optimizer")[1].splitlines()
+    rows = [re.sub("  +", "  ", line).strip() for line in lines]
+    assert rows[0].endswith("torch, 13 entries")
+    assert rows[rows.index("param_groups  -") + 1 :][:2] == ["0  -", "lr  0.001"]
+    assert main(["convert", path, str(tmp_path / "o.safetensors"), "--at", "optimizer"]) == 2
+    assert "has no tuple: a target that ends in .pt holds it" in capsys.readouterr().err
+    assert main(["convert", path, str(tmp_path / "o.pt"), "--at", "optimizer"]) == 0
+
+
+def test_the_advice_on_torchscript_names_what_reads_it(tmp_path):
+    script = torch.jit.trace(torch.nn.Linear(2, 3), torch.ones(1, 2))
+    torch.jit.save(script, tmp_path / "script.pt")
+    with pytest.raises(
+        pickle.UnpicklingError, match=r"load it with torch.jit.load\(path\): it can"
+    ):
+        mt.load(tmp_path / "script.pt")
 
 
 def test_a_diff_of_optimizers_says_which_values_differ(run, tmp_path, capsys):

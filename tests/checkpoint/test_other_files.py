@@ -7,6 +7,7 @@ import bz2
 import gzip
 import io
 import lzma
+import pickle
 import tarfile
 import zipfile
 
@@ -33,10 +34,10 @@ def safetensors():
     return file.getvalue()
 
 
-def in_tar():
+def in_tar(name="model.pt"):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as opened:
-        entry = tarfile.TarInfo("model.pt")
+        entry = tarfile.TarInfo(name)
         entry.size = 4
         opened.addfile(entry, io.BytesIO(b"1234"))
     return file.getvalue()
@@ -65,7 +66,9 @@ FILES = {
     "gzip": (lambda: gzip.compress(safetensors()), "compressed with gzip: unpack it first"),
     "bzip2": (lambda: bz2.compress(b"x" * 99), "compressed with bzip2"),
     "xz": (lambda: lzma.compress(b"x" * 99), "compressed with xz"),
-    "tar": (in_tar, "it is a tar archive"),
+    "tar": (in_tar, "it is a tar archive: unpack it first, with tar -xf"),
+    "tgz": (lambda: gzip.compress(in_tar()), "a tar archive compressed with gzip: unpack it first"),
+    "old torch": (lambda: in_tar("sys_info"), "it is a file of torch before 0.1.10: torch.load"),
     "zip": (lambda: in_zip("model.safetensors"), "a zip archive around 'model.safetensors'"),
     "npy": (npy, "an array of NumPy"),
     "keras": (lambda: in_zip("model.weights.h5"), "a model of Keras"),
@@ -94,6 +97,10 @@ def test_a_file_that_is_not_a_checkpoint_is_named(case, ending, tmp_path):
     assert message in str(caught.value) and caught.value.file == str(path)
     (problem,) = verify(path)
     assert message in problem.message
+    for foreign in (None, "stand-in"):
+        with pytest.raises(pickle.UnpicklingError) as caught:
+            mt.load(path, foreign=foreign)
+        assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("ending", ["safetensors", "gguf", "npz", "pt"])

@@ -52,6 +52,7 @@ _EXAMPLES = """\
 _STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
 _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
+_MOST_DICTS = 64
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -149,7 +150,8 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
     for key in filter(functools.partial(_matches, options=options), checkpoint.keys()):
         if key in checkpoint.raw_values:
             if dtypes is None:
-                notes.append((key, printable(_note(checkpoint.raw_values[key]))))
+                rows = _rows_of_value(key, checkpoint.raw_values[key])
+                notes += [(name, printable(_note(value))) for name, value in rows]
         elif key not in checkpoint.entries:
             view = checkpoint.views.get(key)
             kept = checkpoint.ties[key] if view is None else view.of
@@ -157,6 +159,17 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
                 text = f"= {kept}" if view is None else f"{list(view.shape)} in {kept}"
                 notes.append((key, printable(text)))
     return notes
+
+
+def _rows_of_value(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value, or each entry of the dicts in a list, such as the groups of an optimizer."""
+    is_list = type(value) in (list, tuple) and 0 < len(value) <= _MOST_DICTS
+    if not is_list or not all(isinstance(item, dict) and item for item in value):
+        yield key, value
+        return
+    for number, item in enumerate(value):
+        for name, inner in item.items():
+            yield f"{key}.{number}.{name}", inner
 
 
 def _note(value: Any) -> str:
@@ -211,8 +224,7 @@ def _show(
 ) -> None:
     screen = Screen()
     root = entry_tree(entries, notes)
-    own = sum(key not in checkpoint.in_parts for key, _ in notes)
-    print(screen.paint(headline(checkpoint, len(entries) + own), "bold"))
+    print(screen.paint(headline(checkpoint, _count(checkpoint, entries, notes)), "bold"))
     if options.metadata:
         for key, text in checkpoint.metadata.items():
             print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
@@ -221,7 +233,21 @@ def _show(
         print("  no entry matches" if checkpoint.keys() else "  no entries")
         return
     _print_rows(list(_rows(root, 0, options)), screen)
-    _print_totals(entries, screen)
+    if entries:
+        _print_totals(entries, screen)
+
+
+def _count(checkpoint: Checkpoint, entries: list[Entry], notes: list[tuple[str, str]]) -> int:
+    """How many entries are shown; a value may have several rows."""
+    rows = [key for key, _ in notes if key not in checkpoint.in_parts]
+    known = {*checkpoint.keys()}
+    return len(entries) + len({_holder(key, known) for key in rows})
+
+
+def _holder(key: str, known: set[str]) -> str:
+    while key not in known and "." in key:
+        key = key.rpartition(".")[0]
+    return key
 
 
 def _print_parts(checkpoint: Checkpoint, screen: Screen) -> None:
@@ -278,7 +304,8 @@ def _below(
 ) -> Iterator[_Row]:
     is_cut = options.depth is not None and level + 1 >= options.depth
     each = f"{group.count:,} x {bytes_text(branch.nbytes)}" if group.count > 1 else ""
-    about = entries_text(group.entries) if is_cut else each or branch.note
+    note = branch.note if len(branch.note) <= _WIDEST else f"{branch.note[: _WIDEST - 3]}..."
+    about = entries_text(group.entries) if is_cut else each or note
     yield _Row(name, about, "", bytes_text(group.nbytes), is_branch=True)
     if not is_cut:
         yield from _rows(branch, level + 1, options)

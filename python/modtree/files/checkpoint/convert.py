@@ -69,6 +69,9 @@ def convert(
         checkpoint.compare_checksums()
         values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
         keys, record = _renamed(checkpoint, rename, values)
+        if at is not None and not keys and not record.values:
+            reason = f"its part {at!r:.100} has nothing that can be written"
+            raise CheckpointError(reason, checkpoint.path)
         types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
         contents: Contents
         if format == "torch":
@@ -179,7 +182,9 @@ def _safetensors(
     return SafetensorsContents(
         {key: (file_dtype(key), checkpoint.entries[old].shape) for key, old in keys.items()},
         lambda news: _all_converted(checkpoint, {keys[key]: types[key] for key in news}),
-        full_metadata(_plain(checkpoint.metadata), keys, record, path),
+        full_metadata(
+            _plain(checkpoint.metadata), keys, record, path, "a target that ends in .pt holds it"
+        ),
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable
 
 __all__ = ["HEAD", "what_an_archive_is", "what_damaged_it", "what_it_is"]
@@ -35,6 +36,8 @@ _BEGINNINGS = {
 }
 #: How an answer of a server begins that is not the file.
 _JSON_ERROR = re.compile(rb'\s*\{\s*"(?:error|message|detail|errors|Code)"\s*:', re.IGNORECASE)
+#: The entries of an archive of torch before 0.1.10.
+_OLD_PARTS = frozenset((b"sys_info", b"pickle", b"storages", b"tensors"))
 _FEWEST = 8  # line feeds that tell
 _LFS = b"version https://git-lfs"
 _SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
@@ -52,8 +55,15 @@ def what_it_is(head: bytes) -> str | None:
             return f"it is {text}"
     for beginning, (name, program) in _PACKED.items():
         if head.startswith(beginning):
+            if _is_tar(_beginning(head)):
+                return "it is a tar archive compressed with gzip: unpack it first, with tar -xzf"
             return f"it is compressed with {name}: unpack it first, with {program}"
-    if head[257:262] == b"ustar":
+    if _is_tar(head):
+        if head[:100].rstrip(b"\0") in _OLD_PARTS:
+            return (
+                "it is a file of torch before 0.1.10: torch.load(path, weights_only=False) reads "
+                "it, if you trust where it comes from; save it again"
+            )
         return "it is a tar archive: unpack it first, with tar -xf"
     if head.startswith(_LFS):
         size = _SIZE.search(head)
@@ -69,6 +79,18 @@ def what_it_is(head: bytes) -> str | None:
     if len(head) >= 64 and not any(head[:64]):
         return "it begins with zeros: a download that is not complete; get it again"
     return None
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _beginning(head: bytes) -> bytes:
+    """The first bytes of what gzip packed; none where it is another packer."""
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD)
+    except zlib.error:
+        return b""
 
 
 def _markup(head: bytes) -> str | None:

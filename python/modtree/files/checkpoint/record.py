@@ -23,6 +23,12 @@ RECORD_KEY = "modtree"
 _Shapes = Mapping[str, tuple[int, ...]]
 
 
+_ADVICE = (
+    "have get_extra_state() return tensors, or text, numbers, lists and dicts of them, or write "
+    "with modtree.save()"
+)
+
+
 @dataclass
 class Record:
     """The attributes of a :class:`Checkpoint` of these names."""
@@ -36,8 +42,12 @@ class Record:
     def give_to(self, checkpoint: Checkpoint) -> None:
         vars(checkpoint).update(vars(self))
 
-    def metadata(self, path: str) -> dict[str, str]:
+    def metadata(self, path: str, advice: str | None = None) -> dict[str, str]:
         """The entries for the metadata of a file.
+
+        Args:
+            path: Of the file, for errors.
+            advice: What to do about values that JSON cannot say.
 
         Raises:
             CheckpointError: JSON cannot say one of the values.
@@ -46,8 +56,7 @@ class Record:
             if (wrong := _not_json(value)) is not None:
                 raise CheckpointError(
                     f"the entry is no tensor, and safetensors files hold such as JSON, which has "
-                    f"no {wrong}: have get_extra_state() return tensors, or text, numbers, lists "
-                    f"and dicts of them, or write with modtree.save()",
+                    f"no {wrong}: {_ADVICE if advice is None else advice}",
                     path,
                     key,
                 )

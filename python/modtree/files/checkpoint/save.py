@@ -74,9 +74,20 @@ def _state_of(value: Any) -> Mapping[str, Any]:
 
 
 def full_metadata(
-    metadata: Mapping[str, str] | None, keys: Container[str], record: Record, path: str
+    metadata: Mapping[str, str] | None,
+    keys: Container[str],
+    record: Record,
+    path: str,
+    advice: str | None = None,
 ) -> dict[str, str]:
     """A user's metadata, after a check, with what the record adds.
+
+    Args:
+        metadata: The user's.
+        keys: Those of the tensors.
+        record: What there is besides.
+        path: Of the file, for errors.
+        advice: What to do about values that cannot be written.
 
     Raises:
         TypeError: It is more than text.
@@ -90,7 +101,7 @@ def full_metadata(
                 f"metadata maps text to text, got {key!r:.80}: {value!r:.80}; write other values "
                 f"with str() or json.dumps()"
             )
-    own = record.metadata(path)
+    own = record.metadata(path, advice)
     if clash := given.keys() & (own.keys() | {RECORD_KEY}):
         raise ValueError(f"the name {min(clash)!r} is taken in the metadata of this file")
     if any(value in keys and key not in keys for key, value in given.items()):

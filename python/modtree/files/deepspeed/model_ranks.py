@@ -79,7 +79,7 @@ class UniversalRules:
             if not is_plain or not _PLAIN.fullmatch(pattern):
                 raise CheckpointError(
                     f"its {name} have the pattern {shortened(pattern)}, which is not one of names "
-                    f"and digits: say with join= or --join how ranks are put together",
+                    f"and digits",
                     self._path,
                 )
             yield pattern

@@ -13,7 +13,7 @@ from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.deepspeed.folder import Files, files_in, step_folder
 from modtree.files.deepspeed.model_ranks import UniversalRules
 from modtree.files.deepspeed.partitions import Parameter, Vector, of_groups, of_ranks
-from modtree.files.distributed.joining import Joins
+from modtree.files.distributed.joining import HOW_TO_JOIN, Joins
 from modtree.files.distributed.merging import Merging
 from modtree.files.pickled.plain import check_sizes
 from modtree.files.pickled.stand_in import StandIn
@@ -116,8 +116,7 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
         if not rules.are_there:
             raise CheckpointError(
                 f"its model is split over {len(states)} model-parallel ranks, and the files do "
-                f"not say how: say it with join= or --join ('*.weight=0' joins in dimension 0), or "
-                f"open one mp_rank_*_model_states.pt",
+                f"not say how: {HOW_TO_JOIN}, or open one mp_rank_*_model_states.pt",
                 self._folder,
             )
         work = Merging(self._folder, list(states), rules)

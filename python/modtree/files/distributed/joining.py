@@ -7,7 +7,13 @@ import fnmatch
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Joins", "Rule", "Rules"]
+__all__ = ["HOW_TO_JOIN", "Joins", "Rule", "Rules"]
+
+#: The advice where it is not said how parts are put together; modtree.load() takes no rules.
+HOW_TO_JOIN = (
+    "say it, with modtree.load_file(path, join={'*.weight': 0}) or --join '*.weight=0' where that "
+    "is dimension 0"
+)
 
 _MOST_BLOCKS = 1 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.distributed.joining import Joins
+from modtree.files.distributed.joining import HOW_TO_JOIN, Joins
 from modtree.files.distributed.merging import Merging
 from modtree.files.distributed.rank_files import files_of
 from modtree.files.pickled.stand_in import holds_stand_in
@@ -55,8 +55,7 @@ class RanksCheckpoint(AssembledCheckpoint):
         if not work.has_placements and joins is None and work.has_tensors:
             raise CheckpointError(
                 f"it has files of {len(paths)} ranks, whose tensors do not say how they are put "
-                f"together: say it with join= or --join ('*.weight=0' joins in dimension 0), or "
-                f"open one of the files",
+                f"together: {HOW_TO_JOIN}, or open one of the files",
                 self.path,
             )
         self._unclear += work.unclear

@@ -35,11 +35,12 @@ class Refused(UnpicklingError):
 
 def refused(what: str) -> Refused:
     """The error for a name that is not on the list."""
+    is_script = what.startswith("__torch__.")
+    call = "it with torch.jit.load(path)" if is_script else "it with weights_only=False"
     return Refused(
         f"Weights only load failed: the file contains {what}, which is neither a tensor nor a "
-        f"plain container. "
-        "Only if you trust where the file comes from, load it with weights_only=False: it can "
-        "run any code"
+        f"plain container. Only if you trust where the file comes from, load {call}: it can run "
+        f"any code"
     )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "parts_of",
     "shared_entries",
     "tensors_in",
+    "values_of",
 ]
 
 #: Under which of them programs keep the state dict, the first that is there counts.
@@ -154,7 +155,15 @@ def _text(name: str, value: Any, read: Callable[[TensorRecord], Any]) -> str:
             return "a state dict"
         if any(map(_may_hold, value.values())) or len(value) > _FEW:
             return f"a dict: {_names(value)}"
+    if type(value) in (list, tuple) and any(isinstance(item, dict) for item in value):
+        return f"a list of {len(value)}: {_listed(value, read)}"
     return _short(value)
+
+
+def _listed(value: Any, read: Callable[[TensorRecord], Any]) -> str:
+    """What is in a list, each kind of thing once."""
+    texts = dict.fromkeys(_text("", item, read) for item in value[:_FEW])
+    return "; ".join(texts) + ("; ..." if len(value) > _FEW else "")
 
 
 def _names(value: dict[Any, Any]) -> str:
@@ -223,6 +232,11 @@ def part_at(obj: Any, at: str, path: str) -> Any:
         name = max(fits, key=len)
         value, rest = children[name], rest[len(name) + 1 :]
     return value
+
+
+def values_of(at: str, value: Any) -> dict[Any, Any]:
+    """What is in a part without tensors by its names; of one without parts, itself."""
+    return dict(_children(value)) or {at.rpartition(".")[2]: value}
 
 
 def find_state(obj: Any, holders: Holders) -> tuple[Any, str]:

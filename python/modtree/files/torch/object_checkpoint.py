@@ -29,6 +29,7 @@ from modtree.files.torch.contents import (
     part_names,
     parts_of,
     shared_entries,
+    values_of,
 )
 from modtree.files.torch.records import TensorRecord, replaced
 from modtree.files.torch.sources import Source
@@ -75,11 +76,14 @@ class ObjectCheckpoint(Checkpoint):
             names = [name for name in part_names(obj) if not f"{opened}.".startswith(f"{name}.")]
             self.left_out = tuple(names)
         if not isinstance(state, dict) and state not in holders:
-            call = 'load(path, foreign="stand-in")' if self.foreign else "load()"
-            what = f"it holds {_article(state)} where a state dict belongs; modtree.{call} reads it"
-            if at:
-                what = f"its part {at!r:.100} is {_article(state)}, without a tensor"
-            raise CheckpointError(what, self.path)
+            if not at:
+                call = 'load(path, foreign="stand-in")' if self.foreign else "load()"
+                raise CheckpointError(
+                    f"it holds {_article(state)} where a state dict belongs; modtree.{call} reads "
+                    f"it",
+                    self.path,
+                )
+            state = values_of(at, state)
         is_dict = isinstance(state, dict) and not at
         flat = flat_state(state, self.path, holders, self._names_in_code, not is_dict)
         self.versions, self.in_parts = flat.versions, flat.in_parts
