@@ -169,9 +169,7 @@ SPLIT_RULES = {"*.up.weight": (0, 2), "*.down.weight": 1, "*.norm.weight": None,
 @pytest.mark.parametrize("stage", [1, 3])
 def test_model_parallel_ranks_are_put_together_by_rules(stage, tmp_path):
     folder = split_folder(tmp_path / "run", stage, info=None)
-    with pytest.raises(
-        mt.CheckpointError, match="over 2 model-parallel ranks.*load_file.path, join="
-    ):
+    with pytest.raises(mt.CheckpointError, match="over 2 model-parallel ranks.*path, join="):
         mt.load_file(folder)
     if stage == 1:
         alone = folder / "global_step7" / "mp_rank_01_model_states.pt"
@@ -208,6 +206,15 @@ def test_patterns_of_names_from_a_stranger(name, patterns, reason, tmp_path):
     folder = split_folder(tmp_path / "run", 2, info={**INFO, name: patterns})
     with pytest.raises(mt.CheckpointError, match=reason):
         mt.load_file(folder)
+
+
+def test_a_part_without_elements_is_in_no_file(tmp_path):
+    def change(name, states):
+        if "param_shapes" in states:
+            states["param_shapes"][0]["1.query.bias"] = mt.Size((0,))
+
+    folder = split_folder(tmp_path / "run", 3, change)
+    assert mt.load_file(folder)["1.query.bias"].shape == (0,)
 
 
 def test_a_model_parallel_rank_that_is_missing_is_named(tmp_path):

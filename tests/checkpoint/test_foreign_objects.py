@@ -435,9 +435,7 @@ def test_groups_of_an_optimizer_have_rows(run, tmp_path, capsys):
 def test_the_advice_on_torchscript_names_what_reads_it(tmp_path):
     script = torch.jit.trace(torch.nn.Linear(2, 3), torch.ones(1, 2))
     torch.jit.save(script, tmp_path / "script.pt")
-    with pytest.raises(
-        pickle.UnpicklingError, match=r"load it with torch.jit.load\(path\): it can"
-    ):
+    with pytest.raises(pickle.UnpicklingError, match=r"load it with torch.jit.load\(path\):"):
         mt.load(tmp_path / "script.pt")
 
 

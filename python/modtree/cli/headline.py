@@ -21,6 +21,6 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
     if shown is not None and shown != every:
         entries = f"{shown:,} of {entries}"
     entries_of = checkpoint.entries.values()
-    files = len({file for entry in entries_of for file in entry.files or (entry.file,)})
+    files = len({entry.file for entry in entries_of}.union(*{entry.files for entry in entries_of}))
     parts = f", {files:,} files" if files > 1 else ""
     return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"

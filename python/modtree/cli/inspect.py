@@ -240,7 +240,7 @@ def _show(
 def _count(checkpoint: Checkpoint, entries: list[Entry], notes: list[tuple[str, str]]) -> int:
     """How many entries are shown; a value may have several rows."""
     rows = [key for key, _ in notes if key not in checkpoint.in_parts]
-    known = {*checkpoint.keys()}
+    known = {*checkpoint.keys()} if rows else set()
     return len(entries) + len({_holder(key, known) for key in rows})
 
 

@@ -110,13 +110,16 @@ def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) 
         above, dot, name = entry.key.rpartition(".")
         parent = places.get(above) if dot else root
         if parent is None:
-            parent, name = _parent_of(entry.key, root, places, made)
+            parent, name = _parent_of(entry.key, root, places, made, above, name)
         if name in parent.below:
             _child(parent, made, name).entry = entry
         else:
             parent.below[name] = entry
     for key, note in notes:
-        parent, name = _parent_of(key, root, places, made)
+        above, dot, name = key.rpartition(".")
+        parent = root
+        if dot:
+            parent, name = _parent_of(key, root, places, made, above, name)
         _child(parent, made, name).note = note
     _sum_up(made)
     return root
@@ -129,12 +132,18 @@ def _leaf(name: str, entry: Entry) -> Branch:
 
 
 def _parent_of(
-    key: str, root: Branch, places: dict[str, Branch], made: list[Branch]
+    key: str,
+    root: Branch,
+    places: dict[str, Branch],
+    made: list[Branch],
+    above: str,
+    name: str,
 ) -> tuple[Branch, str]:
-    """The branch that a key is below, and its name there."""
+    """The branch that a key is below, and its name there, which may be another one than that behind
+    the last dot.
+    """
     if key.count(".") <= _DEEPEST:
-        above, dot, name = key.rpartition(".")
-        return _place_of(above, root, places, made) if dot else root, name
+        return _place_of(above, root, places, made), name
     *names, name = key.split(".", _DEEPEST)
     branch = root
     for other in names:
@@ -146,7 +155,9 @@ def _place_of(key: str, root: Branch, places: dict[str, Branch], made: list[Bran
     found = places.get(key)
     if found is None:
         above, dot, name = key.rpartition(".")
-        parent = _place_of(above, root, places, made) if dot else root
+        parent = root
+        if dot:
+            parent = places.get(above) or _place_of(above, root, places, made)
         found = places[key] = _child(parent, made, name)
     return found
 

@@ -183,7 +183,8 @@ class Merging:
                 used = min(length, max(0, kept - at))
                 sizes_of = (*value.shape[:dim], used, *value.shape[dim + 1 :])
                 read = _slice_of(value.source, dim, block * length, used)
-                pieces.append(Piece(tuple(begin), sizes_of, read, value.source.files[0]))
+                file = next(iter(value.source.files), self._path)  # an empty one is in none
+                pieces.append(Piece(tuple(begin), sizes_of, read, file))
                 at += length
         shape = (*first.shape[:dim], kept, *first.shape[dim + 1 :])
         source = Assembled(shape, first.dtype.name, pieces, self._path, key)

@@ -131,7 +131,7 @@ def _place(key: str, value: Any, path: str, kinds: _Kinds) -> Place:
             path,
             key,
         )
-    return Place(dtype, sizes, begin, end)
+    return tuple.__new__(Place, (dtype, sizes, begin, end))  # in half the time of Place()
 
 
 def _checked_kind(
