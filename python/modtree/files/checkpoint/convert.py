@@ -27,6 +27,7 @@ from modtree.files.checkpoint.dtypes import (
     FileDtype,
     array_dtype,
     is_floating,
+    known_dtype,
 )
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree.files.checkpoint.record import Record
@@ -77,7 +78,7 @@ def convert(
         if format == "torch":
             # On top of this: the writer knows the records of files of torch.
             home = importlib.import_module("modtree.files.torch.converted")
-            pieces = functools.partial(_converted, checkpoint)
+            pieces = functools.partial(_counted, checkpoint)
             metadata = _plain(checkpoint.metadata)
             contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
         else:
@@ -196,14 +197,20 @@ def _plain(metadata: Mapping[str, str]) -> dict[str, str]:
 def _all_converted(checkpoint: Checkpoint, dtypes: _Types) -> Iterator[memoryview]:
     """The bytes of entries, one after the other, in the dtype that is named for each."""
     for key, name in dtypes.items():
-        entry = checkpoint.entries[key]
-        expected = math.prod(entry.shape) * BY_NAME[name].bits // 8
-        count = 0
-        for piece in _converted(checkpoint, key, name):
-            count += piece.nbytes
-            yield piece
-        if count != expected:
-            raise CheckpointError(f"{count} bytes came for {expected} of it", checkpoint.path, key)
+        yield from _counted(checkpoint, key, name)
+
+
+def _counted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:
+    """The bytes of an entry in a dtype: as many as it takes."""
+    known = BY_NAME.get(name)
+    bits = known_dtype(name).itemsize * 8 if known is None else known.bits
+    expected = math.prod(checkpoint.entries[key].shape) * bits // 8
+    count = 0
+    for piece in _converted(checkpoint, key, name):
+        count += piece.nbytes
+        yield piece
+    if count != expected:
+        raise CheckpointError(f"{count} bytes came for {expected} of it", checkpoint.path, key)
 
 
 def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:

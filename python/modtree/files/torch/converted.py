@@ -8,13 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from modtree.files.checkpoint.base import (
-    Checkpoint,
-    CheckpointError,
-    View,
-    array_view,
-    completed,
-)
+from modtree.files.checkpoint.base import Checkpoint, View, array_view, completed
 from modtree.files.checkpoint.contents import Contents
 from modtree.files.checkpoint.dtypes import known_dtype
 from modtree.files.checkpoint.record import Record
@@ -84,8 +78,7 @@ class TorchContents(Contents):
         if known is not None and not is_alone and name == entry.dtype:
             advance(self.sizes[key])
             return known.with_source(self._checkpoint.array(old))
-        source = _Converted(lambda: self._pieces(old, name), self.sizes[key], entry.file, old)
-        source.advance = advance
+        source = _Converted(lambda: self._pieces(old, name), entry.file, advance)
         if known is None:
             return record_of_source(source, known_dtype(name), entry.shape)
         made = known.with_late(source)
@@ -112,26 +105,19 @@ class TorchContents(Contents):
 class _Converted(Source):
     """The values of an entry in the dtype in which they are written."""
 
-    advance: Callable[[int], None]
-
     def __init__(
-        self, read: Callable[[], Iterator[memoryview]], nbytes: int, file: str, key: str
+        self, read: Callable[[], Iterator[memoryview]], file: str, advance: Callable[[int], None]
     ) -> None:
-        self._read, self._nbytes, self._key = read, nbytes, key
+        self._read, self._advance = read, advance
         self.files = (file,)
 
     def array(self) -> np.ndarray:
         raise NotImplementedError  # a view of the record is written, and never read
 
     def pieces(self, size: int) -> Iterator[memoryview]:
-        count = 0
         for piece in self._read():
-            count += piece.nbytes
             yield piece
-            self.advance(piece.nbytes)
-        if count != self._nbytes:
-            reason = f"{count} bytes came for {self._nbytes} of it"
-            raise CheckpointError(reason, self.files[0], self._key)
+            self._advance(piece.nbytes)
 
 
 def _view_of(record: TensorRecord, view: View) -> Any:
