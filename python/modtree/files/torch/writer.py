@@ -6,6 +6,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import numpy as np
+
+from modtree.files.checkpoint.base import bytes_of
+from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.torch.archive_writer import ArchiveWriter
 from modtree.files.torch.pickler import TorchPickler
 
@@ -31,6 +35,11 @@ class _Prepared:
             name, source = f"archive/data/{storage.key}", storage.source
             if source is None:
                 archive.add(name, storage.bytes())
+            elif sys.byteorder == "big":  # in which the rest of the archive is
+                values = np.frombuffer(
+                    b"".join(source.pieces(_PIECE)), array_dtype(str(storage.dtype))
+                )
+                archive.add(name, bytes_of(values.byteswap()))
             else:
                 archive.add_pieces(name, storage.nbytes, source.pieces(_PIECE))
         archive.add("archive/version", b"3\n")
