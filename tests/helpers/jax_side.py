@@ -18,7 +18,7 @@ BARE = "an array without a mark may be a parameter"
 NO_GRADIENT = "arrays do not have a gradient or a graph"
 CLASSES = "the test names, shows or derives classes of tensors"
 NAMES = "names of dtypes are dtypes in to()"
-UNINITIALIZED = "what has no shape yet is NumPy's, until the first call (test_jax_lazy.py)"
+UNINITIALIZED = "what has no shape yet is NumPy's, until the first call (test_jax_family.py)"
 
 #: Files without that side.
 LEFT_OUT = {

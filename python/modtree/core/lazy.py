@@ -148,7 +148,7 @@ def _take_library(module: Any, inputs: tuple[Any, ...]) -> None:
         return
     for registry in (module._parameters, module._buffers):
         for name, tensor in list(registry.items()):
-            if tensor is not None and family_of(tensor) not in (None, family):
+            if family_of(tensor) not in (None, family) and not is_lazy(tensor):
                 registry[name] = family.converted(tensor)
 
 
