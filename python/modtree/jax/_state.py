@@ -63,7 +63,8 @@ def is_trainable(leaf: Any) -> bool:
 def states_of(split: Any, wrt: Patterns | None = None) -> tuple[list[State], list[list[int]]]:
     """For each root the trainable parameters by path, and the indices of these leaves."""
     count = len(split.structure.roots)
-    states, indices = [State() for _ in range(count)], [[] for _ in range(count)]  # type: ignore[var-annotated]
+    states = [State() for _ in range(count)]
+    indices: list[list[int]] = [[] for _ in range(count)]
     leaves = split.leaves
     chosen = None
     places = first_places(split.structure)
