@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -368,7 +367,9 @@ def triplet_margin_loss(
     reduce: Flag = None,
     reduction: str = "mean",
 ) -> Array:
-    distance: Callable[[Array, Array], Array] = lambda a, b: pairwise_distance(a, b, p, eps)  # noqa: E731
+    def distance(a: Array, b: Array) -> Array:
+        return pairwise_distance(a, b, p, eps)
+
     far = distance(anchor, negative)
     far = jnp.minimum(far, distance(positive, negative)) if swap else far
     loss = jax.nn.relu(margin + distance(anchor, positive) - far)
