@@ -127,7 +127,8 @@ def default_family(name: str) -> Iterator[None]:
         name: As that of :func:`to_family`.
     """
     target = family_named(name)
-    before, modules = _blocks.modules, {}
+    before = _blocks.modules
+    modules: dict[int, Any] = {}
     _blocks.modules = modules
 
     def note(module: Any) -> None:

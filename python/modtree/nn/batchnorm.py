@@ -46,6 +46,9 @@ class _NormBase(_Affine):
     momentum: float | None
     affine: bool
     track_running_stats: bool
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
 
     def __init__(
         self,

@@ -184,7 +184,7 @@ def var(
     correction: float | None = None,
 ) -> Array:
     correction = int(unbiased) if correction is None else correction
-    return jnp.var(input, _axes(dim), ddof=correction, keepdims=keepdim)
+    return jnp.var(input, _axes(dim), ddof=correction, keepdims=keepdim)  # type: ignore[arg-type]
 
 
 def std(
