@@ -112,6 +112,7 @@ int MemberConversion::ask_switches(TensorFamily *family) {
     *answers[static_cast<int>(which)] = is_on != 0;
   }
   keeps_same_ = !overwrite_ && !swap_;
+  is_immutable_ = family->is_immutable();
   asked_ = family;
   return 0;
 }
@@ -181,8 +182,9 @@ int MemberConversion::convert_items(ModuleObject *module, PyObject *mapping) {
       return is_tensor < 0 ? -1 : raise_no_tensor(module, key.ptr(), parameter.ptr());
     }
     if ((family != asked_ && ask_switches(family) < 0) || no_grad_.enter(family) < 0 ||
-        (keeps_ties(family) ? convert_tied(module, key.ptr(), family, parameter.ptr())
-                            : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
+        (keep_ties_ || is_immutable_
+             ? convert_tied(module, key.ptr(), family, parameter.ptr())
+             : convert_parameter(module, key.ptr(), family, parameter.ptr())) < 0) {
       return -1;
     }
   }
@@ -242,9 +244,7 @@ int MemberConversion::take_converted(ModuleObject *module, PyObject *key, Tensor
   if (converted != parameter && check_converted(module, key, converted) < 0) {
     return -1;
   }
-  const int swap = family->is_immutable() ? 0
-                   : swap_                ? 1
-                                          : family->must_swap_contents(parameter, converted);
+  const int swap = is_immutable_ ? 0 : swap_ ? 1 : family->must_swap_contents(parameter, converted);
   if (swap < 0) {
     return -1;
   }

@@ -46,7 +46,6 @@ private:
   int may_set_data(TensorFamily *family, PyObject *tensor, PyObject *converted);
   int ask_switches(TensorFamily *family);
 
-  bool keeps_ties(TensorFamily *family) const { return keep_ties_ || family->is_immutable(); }
   // Where the conversion remembers what tensors became: borrowed, null on error.
   PyObject *ties();
 
@@ -59,10 +58,11 @@ private:
   TorchTo torch_to_;
   NoGradScopes no_grad_;
   FamilyMemo families_;
-  TensorFamily *asked_ = nullptr;  // whose switches the following are
   bool keep_ties_;
+  TensorFamily *asked_ = nullptr;  // whose switches, and whose nature, the following are
   bool overwrite_ = false;
   bool swap_ = false;
+  bool is_immutable_ = false;
   // A tensor that comes back from the function stays where it is, but for its gradient.
   bool keeps_same_ = true;
 };
