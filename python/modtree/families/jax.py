@@ -63,7 +63,7 @@ class _Marks:
 _marked_tracers: dict[int, _Marks] = {}
 
 
-def _marks_of(tensor: Any) -> Any:
+def _holder_of(tensor: Any) -> Any:
     """The object with the marks of a tensor, which has some or not."""
     if isinstance(tensor, _Tracer):
         marks = _marked_tracers.get(id(tensor))
@@ -71,19 +71,20 @@ def _marks_of(tensor: Any) -> Any:
     return tensor
 
 
-def _mark(tensor: Any, **marks: Any) -> Any:
+def mark(tensor: Any, **marks: Any) -> Any:
+    """Notes marks of an array or tracer, which is returned."""
     holder = tensor
     if isinstance(tensor, _Tracer):
-        holder = _marks_of(tensor) or _Marks(tensor)
+        holder = _holder_of(tensor) or _Marks(tensor)
         _marked_tracers[id(tensor)] = holder
     for name, value in marks.items():
         setattr(holder, name, value)
     return tensor
 
 
-def _noted(tensor: Any) -> dict[str, Any]:
+def marks_of(tensor: Any) -> dict[str, Any]:
     """The marks of a tensor."""
-    holder = _marks_of(tensor)
+    holder = _holder_of(tensor)
     found = {name: getattr(holder, name, None) for name in _MARKS}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -113,16 +114,16 @@ def _reduce(array: Any) -> tuple[Any, ...]:
     reduced = array.__reduce__()
     if not getattr(array, "_is_param", False):
         return reduced
-    return _rebuild, (_noted(array), *reduced[:2])
+    return _rebuild, (marks_of(array), *reduced[:2])
 
 
 def _rebuild(marks: dict[str, Any], function: Any, arguments: tuple[Any, ...]) -> Any:
-    return _mark(function(*arguments), **marks)
+    return mark(function(*arguments), **marks)
 
 
 def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
     """As jax copies arrays, with their marks: the copy of a parameter is one."""
-    return _mark(array.__deepcopy__(memo), **_noted(array))
+    return mark(array.__deepcopy__(memo), **marks_of(array))
 
 
 copyreg.pickle(_ArrayImpl, _reduce)
@@ -211,13 +212,13 @@ class JaxFamily(base.TensorFamily):
 
     @staticmethod
     def is_parameter(tensor: Any) -> bool:
-        return bool(getattr(_marks_of(tensor), "_is_param", False)) or isinstance(
+        return bool(getattr(_holder_of(tensor), "_is_param", False)) or isinstance(
             tensor, ParameterShape
         )
 
     @staticmethod
     def is_buffer(tensor: Any) -> bool:
-        return bool(getattr(_marks_of(tensor), "_is_buffer", False))
+        return bool(getattr(_holder_of(tensor), "_is_buffer", False))
 
     @staticmethod
     def is_meta(tensor: Any) -> bool:
@@ -248,7 +249,7 @@ class JaxFamily(base.TensorFamily):
 
     @staticmethod
     def requires_grad(tensor: Any) -> bool:
-        noted = getattr(_marks_of(tensor), "requires_grad", None)
+        noted = getattr(_holder_of(tensor), "requires_grad", None)
         return _is_inexact(tensor) if noted is None else noted
 
     @staticmethod
@@ -257,7 +258,7 @@ class JaxFamily(base.TensorFamily):
             raise RuntimeError(
                 f"only Tensors of floating point dtype can require gradients, got {tensor.dtype}"
             )
-        _mark(tensor, requires_grad=bool(flag))
+        mark(tensor, requires_grad=bool(flag))
 
     @staticmethod
     def has_grad_fn(tensor: Any) -> bool:
@@ -296,10 +297,10 @@ class JaxFamily(base.TensorFamily):
             )
         if isinstance(data, _Shape):
             return ParameterShape(data.shape, data.dtype, requires_grad, sharding=data.sharding)
-        return _mark(_own_object(data), _is_param=True, requires_grad=bool(requires_grad))
+        return mark(_own_object(data), _is_param=True, requires_grad=bool(requires_grad))
 
     def make_buffer(self, data: Any, persistent: bool) -> Any:
-        return _mark(_own_object(data), _is_buffer=True, persistent=persistent)
+        return mark(_own_object(data), _is_buffer=True, persistent=persistent)
 
     def can_set_data(self, tensor: Any, other: Any) -> bool:
         return False
@@ -311,7 +312,7 @@ class JaxFamily(base.TensorFamily):
         raise TypeError("nothing can be copied into a jax array: assign a new array to its name")
 
     def filled(self, tensor: Any, source: Any, as_it_is: bool) -> Any:
-        noted = _noted(tensor)
+        noted = marks_of(tensor)
         array = as_jax(source)
         if not as_it_is:
             if isinstance(tensor, _Shape):
@@ -325,12 +326,12 @@ class JaxFamily(base.TensorFamily):
             return array
         if isinstance(tensor, ParameterShape):
             noted = {"_is_param": True, "requires_grad": tensor.requires_grad}
-        return _mark(_own_object(array), **noted)
+        return mark(_own_object(array), **noted)
 
     def in_place_of(self, value: Any, tensor: Any) -> Any:
         if isinstance(value, (_Shape, _Tracer)):
             return value
-        return _mark(value, _is_param=True, requires_grad=self.requires_grad(tensor))
+        return mark(value, _is_param=True, requires_grad=self.requires_grad(tensor))
 
     def takes_source(self, value: Any) -> bool:
         return isinstance(value, (np.ndarray, np.generic))

@@ -128,9 +128,9 @@ def write(split: Any, places: tuple[int, ...], indices: tuple[int, ...], values:
 def mark_tracer(value: Any, like: Any) -> None:
     """Notes of a tracer what is noted of an array."""
     if value is not like and isinstance(value, jax.core.Tracer):
-        noted = arrays._noted(like)
+        noted = arrays.marks_of(like)
         if noted:
-            arrays._mark(value, **noted)
+            arrays.mark(value, **noted)
 
 
 def update(module: Any, values: Mapping[str, Any]) -> None:
