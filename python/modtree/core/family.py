@@ -330,7 +330,13 @@ class TensorFamily:
         raise NotImplementedError(f"{type(self).__name__} does not say how tensors are stacked")
 
     def zeros(self, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
-        """Zeros on the device of another tensor of the family, of its dtype where that is None."""
+        """Zeros on the device of another tensor of the family.
+
+        Args:
+            shape: The lengths of the dimensions.
+            dtype: One of the library; None: that of ``like``.
+            like: The other tensor.
+        """
         raise NotImplementedError(
             f"modtree does not know how to make tensors of the family {self.name!r}"
         )
@@ -345,10 +351,18 @@ class TensorFamily:
     def call_for_shapes(
         self, modules: Sequence[Any], call: Callable[..., Any], args: Any, kwargs: Any
     ) -> bool:
-        """Calls ``call(*args, **kwargs)`` with stand-ins that have shapes and no values, for the
-        tensors of this family in the arguments and in the registries of the modules, which are then
-        as before. False: nothing was done, as the library has no such way, or the function asks for
-        values.
+        """Calls a function with stand-ins that have shapes and no values, for the tensors of this
+        family in the arguments and in the registries of the modules, which are then as before.
+
+        Args:
+            modules: Those whose registries get stand-ins for the time of the call.
+            call: The function.
+            args: Its arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            False if nothing was done, as the library has no such way, or the function asks for
+            values.
         """
         return False
 

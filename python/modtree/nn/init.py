@@ -81,7 +81,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
-    if tensor.ndim < 2:
+    if not hasattr(tensor, "dim"):
+        _refuse(tensor)
+    if tensor.dim() < 2:
         raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions, "
             f"got shape {tuple(tensor.shape)}"
