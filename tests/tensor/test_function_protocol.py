@@ -461,7 +461,7 @@ def test_the_metaclass_is_type():
 def test_tensors_of_another_library_are_not_asked():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError):
-        mt.nn.functional.relu(torch.ones(2))
+        mt.add(mt.ones(2), torch.ones(2))
     with pytest.raises(TypeError):
         mt.exp(torch.ones(2).as_subclass(type("Sub", (torch.Tensor,), {})))
 

@@ -73,25 +73,19 @@ CALLS = {
     "exp": (mt.exp, torch.ones(2)),
     "sum": (mt.sum, torch.ones(2)),
     "cat": (lambda a, b: mt.cat([a, b]), mt.ones(2), torch.ones(2)),
-    "stack": (lambda a: mt.stack([a, a]), torch.ones(2)),
     "where": (lambda a, b: mt.where(a > 0, a, b), mt.ones(2), torch.ones(2)),
     "einsum": (lambda a, b: mt.einsum("i,i", a, b), mt.ones(2), torch.ones(2)),
     "equal": (mt.equal, mt.ones(2), torch.ones(2)),
     "allclose": (mt.allclose, mt.ones(2), torch.ones(2)),
-    "topk": (lambda a: mt.topk(a, 1), torch.ones(2)),
     "index_select": (lambda a, i: a.index_select(0, i), mt.ones(2), zeros(1)),
     "gather": (lambda a, i: mt.gather(a, 0, i), mt.ones(2), zeros(2)),
     "scatter": (lambda a, i: a.scatter(0, i, a), mt.ones(2), zeros(2)),
     "masked_fill": (lambda a, m: a.masked_fill(m, 0.0), mt.ones(2), torch.ones(2) > 0),
-    "ones_like": (mt.ones_like, torch.ones(2)),
     "solve": (mt.linalg.solve, mt.eye(2), torch.ones(2, 2)),
     "setitem": (lambda a, b: a.__setitem__(0, b), mt.ones(2), torch.tensor(1.0)),
     "grad": (lambda a, b: setattr(a, "grad", b), mt.ones(2), torch.ones(2)),
     "data": (lambda a, b: setattr(a, "data", b), mt.ones(2), torch.ones(2)),
     "backward": (lambda g: (mt.ones(2, requires_grad=True) * 2).backward(g), torch.ones(2)),
-    "relu": (F.relu, torch.ones(2)),
-    "softmax": (lambda a: F.softmax(a, -1), torch.ones(2)),
-    "dropout": (F.dropout, torch.ones(2)),
     "F.linear": (F.linear, torch.ones(2, 2), mt.ones(2, 2)),
     "F.linear, weight": (F.linear, mt.ones(2, 2), torch.ones(2, 2)),
     "Linear": (nn.Linear(2, 2), torch.ones(2, 2)),
@@ -116,6 +110,24 @@ def test_a_tensor_of_torch_is_named_and_the_advice_works(name):
     text = refused(call, *arguments)
     assert "torch.Tensor" in text and "modtree.from_torch(tensor)" in text, text
     call(*(mt.from_torch(a) if isinstance(a, torch.Tensor) else a for a in arguments))
+
+
+#: What runs in the library of its tensors, where all of them are of one.
+ELSEWHERE = {
+    "stack": lambda lib, a: lib.stack([a, a]),
+    "topk": lambda lib, a: lib.topk(a, 1)[0],
+    "ones_like": lambda lib, a: lib.ones_like(a),
+    "relu": lambda lib, a: lib.nn.functional.relu(a),
+    "softmax": lambda lib, a: lib.nn.functional.softmax(a, -1),
+    "dropout": lambda lib, a: lib.nn.functional.dropout(a, training=False),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_function_of_tensors_of_torch_alone_is_torchs(name):
+    function, tensor = ELSEWHERE[name], torch.tensor([-1.0, 2.0])
+    found, expected = function(mt, tensor), function(torch, tensor)
+    assert type(found) is torch.Tensor and found.tolist() == expected.tolist()
 
 
 THEIRS = {

@@ -121,10 +121,17 @@ def _family_of_all(
     if found is not None and own:
         raise TypeError(
             f"{path_of_call(frame)}{function}(): expected tensors of one library, got {place} of "
-            f"{found.name} and {own} of modtree: modtree.to_family(model, {found.name!r}) converts "
-            "a model"
+            f"{found.name} and {own} of modtree: {_advice(found)}"
         )
     return found
+
+
+def _advice(family: TensorFamily) -> str:
+    """How tensors of modtree and of another family come together."""
+    text = f"modtree.to_family(model, {family.name!r}) converts a model"
+    if family.name == "torch":
+        text += ", and modtree.from_torch(tensor) a tensor"
+    return text
 
 
 def _items(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
