@@ -173,3 +173,16 @@ def test_flattening_does_not_leak() -> None:
         jax.tree.map(lambda x: x, model)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+def test_a_class_that_cannot_be_hashed_is_not_a_pytree() -> None:
+    class Meta(type):
+        def __eq__(cls, other: object) -> bool:
+            return cls is other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    class Odd(nn.Module, metaclass=Meta):
+        pass
+
+    assert len(jax.tree.leaves(Odd())) == 1

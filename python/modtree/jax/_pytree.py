@@ -59,8 +59,11 @@ def register_module_class(cls: type) -> None:
     All classes are registered when ``modtree.jax`` is imported, and each new one when it is made,
     unless an ``__init_subclass__`` of its own keeps that to itself.
     """
-    if cls in _registered:
-        return
+    try:
+        if cls in _registered:
+            return
+    except TypeError:
+        return  # a metaclass without a hash, which jax needs as well
     _registered.add(cls)
     try:
         jax.tree_util.register_pytree_with_keys(cls, _flatten_with_keys, _unflatten, _flatten)
