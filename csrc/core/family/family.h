@@ -45,11 +45,11 @@ public:
   // Can a tensor without a mark be a parameter, where it is registered as one or takes the place of
   // one?
   virtual bool has_bare_parameters() const { return false; }
-  // May the registry of parameters hold it?
+  // True if the registry of parameters may hold it; -1 on error.
   int may_be_parameter(PyObject *tensor) {
     return has_bare_parameters() ? 1 : is_parameter(tensor);
   }
-  // Are tensors told apart by their addresses, whatever their classes say of == and hash()?
+  // True if tensors are told apart by their addresses, whatever their classes say of == and hash().
   virtual bool is_told_by_address() const { return false; }
   // Equal shapes; `other` may belong to another family.
   virtual int same_shape(PyObject *tensor, PyObject *other) = 0;
@@ -115,14 +115,14 @@ public:
   virtual bool copy_quickly(PyObject *, PyObject *) { return false; }
   // tensor.copy_(source) with conversion of dtype; `source` may belong to another family.
   virtual int copy_into(PyObject *tensor, PyObject *source) = 0;
-  // Do tensors never change? What would change one in place puts another into the registries.
+  // True if tensors never change: what would change one in place puts another into the registries.
   virtual bool is_immutable() const { return false; }
   // Of an immutable tensor: one like it with the values of `source`, which may belong to another
   // family; `as_it_is`: of its dtype and on its device.
   virtual PyObject *filled(PyObject *tensor, PyObject *source, bool as_it_is);
   // What a module stores of `value` in the place of `tensor`: what is noted of that one goes on.
   virtual PyObject *in_place_of(PyObject *value, PyObject *) { return Py_NewRef(value); }
-  // Are its values read from something that is not a tensor (an array of another kind)?
+  // 1 if its values are read from something that is not a tensor (an array of another kind).
   virtual int takes_source(PyObject *) { return 0; }
   // Is it of the library's own tensor or parameter type, no subclass? Runs no Python code.
   virtual bool is_own_type(PyObject *) { return false; }

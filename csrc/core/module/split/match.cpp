@@ -242,8 +242,8 @@ private:
   std::vector<Level> levels_;
 };
 
-// Are the sets of names of buffers that are not saved what the structure has? May run user code,
-// for names of odd classes.
+// True if the sets of names of buffers that are not saved are those of the structure. May run user
+// code, for names of odd classes.
 bool match_non_persistent(const Structure &structure, const SplitValues &values) {
   for (std::size_t i = 0; i < values.modules.size(); ++i) {
     PyObject *now = peek(as_module(values.modules[i].ptr()), Slot::non_persistent_buffers_set);

@@ -37,7 +37,7 @@ py::object saved(PyObject *value) {
   return owned(PyTuple_Pack(2, keep.ptr(), copy.ptr()));
 }
 
-// Has a dict the very items, in this order?
+// True if a dict has the very items, in this order.
 bool has_items(PyObject *dict, PyObject *items) {
   if (PyDict_GET_SIZE(dict) != PyDict_GET_SIZE(items)) {
     return false;
