@@ -6,20 +6,12 @@
 
 #include "module/split/structure.h"
 #include "python/call.h"
+#include "python/checked.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
-
-[[noreturn]] void fail() { throw py::error_already_set(); }
-
-py::object owned(PyObject *made) {
-  if (!made) {
-    fail();
-  }
-  return py::reinterpret_steal<py::object>(made);
-}
 
 class Builder {
 public:
@@ -61,9 +53,7 @@ private:
         levels > 0 && (PyTuple_CheckExact(value.ptr()) || PyDict_CheckExact(value.ptr()) ||
                        PyList_CheckExact(value.ptr()));
     const int holds = is_expanded ? 1 : holds_modules(value.ptr());
-    if (holds < 0) {
-      fail();
-    }
+    check(holds);
     if (!holds) {
       structure_.nodes.push_back({TreeNode::Kind::other, 0, 0, {}, {}});
       append(values_.others, value);
@@ -118,9 +108,7 @@ private:
     structure_.roots.push_back(std::move(way));
     const int index = add_module(module, -1, {});
     while (!levels_.empty()) {
-      if (signals_.step() < 0) {
-        fail();
-      }
+      check(signals_.step());
       step();
     }
     return index;
@@ -189,9 +177,7 @@ private:
       fail();
     }
     RegistryItems items;
-    if (items.start(mapping) < 0) {
-      fail();
-    }
+    check(items.start(mapping));
     PyObject *key, *value;
     int more, count = 0;
     for (; (more = items.next(&key, &value)) > 0; ++count) {
@@ -203,9 +189,7 @@ private:
       }
       add(py::reinterpret_borrow<py::object>(key), py::reinterpret_borrow<py::object>(value));
     }
-    if (more < 0) {
-      fail();
-    }
+    check(more);
     return count;
   }
 
@@ -280,9 +264,7 @@ private:
   }
 
   static void append(const py::object &list, py::handle value) {
-    if (PyList_Append(list.ptr(), value.ptr()) < 0) {
-      fail();
-    }
+    check(PyList_Append(list.ptr(), value.ptr()));
   }
 
   Structure &structure_;

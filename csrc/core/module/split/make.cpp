@@ -4,25 +4,11 @@
 #include "module/split/structure.h"
 #include "module/type.h"
 #include "python/call.h"
+#include "python/checked.h"
 
 namespace modtree {
 
 namespace {
-
-[[noreturn]] void fail() { throw py::error_already_set(); }
-
-py::object owned(PyObject *made) {
-  if (!made) {
-    fail();
-  }
-  return py::reinterpret_steal<py::object>(made);
-}
-
-void check(int result) {
-  if (result < 0) {
-    fail();
-  }
-}
 
 class Maker {
 public:

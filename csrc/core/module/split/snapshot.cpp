@@ -2,19 +2,11 @@
 #include "module/split/snapshot.h"
 
 #include "python/call.h"
+#include "python/checked.h"
 
 namespace modtree {
 
 namespace {
-
-[[noreturn]] void fail() { throw py::error_already_set(); }
-
-py::object owned(PyObject *made) {
-  if (!made) {
-    fail();
-  }
-  return py::reinterpret_steal<py::object>(made);
-}
 
 // The contents of a table or set as they are now; None for other objects.
 py::object copy_of(PyObject *value) {
@@ -168,9 +160,7 @@ py::object take_snapshot(const std::vector<py::object> &modules) {
       PyObject *held = i < kSlotCount ? peek(module, static_cast<Slot>(i)) : module->dict;
       PyTuple_SET_ITEM(entries.ptr(), i, saved(held).release().ptr());
     }
-    if (PyList_Append(result.ptr(), entries.ptr()) < 0) {
-      fail();
-    }
+    check(PyList_Append(result.ptr(), entries.ptr()));
   }
   return result;
 }
@@ -281,9 +271,7 @@ int write_places(const Structure &structure, const std::vector<py::object> &modu
     } else if (table) {
       result = PyObject_SetItem(table.ptr(), place.name.ptr(), values[i]);
     }
-    if (result < 0) {
-      fail();
-    }
+    check(result);
   }
   return refused;
 }

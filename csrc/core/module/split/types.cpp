@@ -5,6 +5,7 @@
 #include "module/split/snapshot.h"
 #include "module/split/structure.h"
 #include "python/call.h"
+#include "python/checked.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -26,15 +27,6 @@ struct SplitObject {
 
 PyTypeObject *structure_type = nullptr;
 PyTypeObject *split_type = nullptr;
-
-[[noreturn]] void fail() { throw py::error_already_set(); }
-
-py::object owned(PyObject *made) {
-  if (!made) {
-    fail();
-  }
-  return py::reinterpret_steal<py::object>(made);
-}
 
 StructureObject *as_structure(PyObject *object) {
   return reinterpret_cast<StructureObject *>(object);
@@ -116,9 +108,7 @@ PyObject *structure_places(PyObject *self_obj, void *) {
         const py::object full = owned(PyUnicode_FromFormat(format, path.ptr(), place.name.ptr()));
         const py::object item = owned(Py_BuildValue("(iOiO)", module, full.ptr(), place.leaf,
                                                     place.is_parameter ? Py_True : Py_False));
-        if (PyList_Append(list.ptr(), item.ptr()) < 0) {
-          fail();
-        }
+        check(PyList_Append(list.ptr(), item.ptr()));
       }
       py::object places = owned(PyList_AsTuple(list.ptr()));
       if (!self->places) {
@@ -138,9 +128,7 @@ PyObject *structure_modules(PyObject *self_obj, void *) {
       const py::object path = structure.path_of(static_cast<int>(i));
       const py::object item = owned(Py_BuildValue("(iOOO)", record.root, path.ptr(),
                                                   record.type.ptr(), record.training.ptr()));
-      if (PyList_Append(list.ptr(), item.ptr()) < 0) {
-        fail();
-      }
+      check(PyList_Append(list.ptr(), item.ptr()));
     }
     return PyList_AsTuple(list.ptr());
   });
@@ -151,9 +139,7 @@ PyObject *structure_roots(PyObject *self_obj, void *) {
     const Structure &structure = as_structure(self_obj)->structure;
     const py::object list = owned(PyList_New(0));
     for (const py::object &root : structure.roots) {
-      if (PyList_Append(list.ptr(), root.ptr()) < 0) {
-        fail();
-      }
+      check(PyList_Append(list.ptr(), root.ptr()));
     }
     return PyList_AsTuple(list.ptr());
   });
@@ -174,9 +160,7 @@ PyObject *structure_constants(PyObject *self_obj, void *) {
         }
         const py::object item =
             owned(Py_BuildValue("(iOO)", static_cast<int>(i), attribute.name.ptr(), value.ptr()));
-        if (PyList_Append(list.ptr(), item.ptr()) < 0) {
-          fail();
-        }
+        check(PyList_Append(list.ptr(), item.ptr()));
       }
     }
     return PyList_AsTuple(list.ptr());

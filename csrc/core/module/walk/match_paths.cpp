@@ -9,6 +9,7 @@
 #include "module/attributes/registry_items.h"
 #include "module/object.h"
 #include "python/call.h"
+#include "python/checked.h"
 #include "python/interned.h"
 #include "python/signals.h"
 
@@ -18,15 +19,6 @@ namespace {
 
 constexpr Py_ssize_t kDead = -1;  // nothing at and below a path can match
 constexpr Py_ssize_t kAsk = -2;   // the next state must be computed in Python
-
-[[noreturn]] void fail() { throw py::error_already_set(); }
-
-py::object owned(PyObject *made) {
-  if (!made) {
-    fail();
-  }
-  return py::reinterpret_steal<py::object>(made);
-}
 
 // The modules that were met in a state. One that a registry alone holds is at no other place, and
 // is not noted.
@@ -177,23 +169,17 @@ private:
 
   static Py_ssize_t length(const py::object &mapping) {
     const Py_ssize_t count = PyObject_Size(mapping.ptr());
-    if (count < 0) {
-      fail();
-    }
+    check(count);
     return count;
   }
 
   // Reads the next child of the innermost level, or leaves that.
   void step() {
-    if (signals_.step() < 0) {
-      fail();
-    }
+    check(signals_.step());
     Level &level = levels_.back();
     PyObject *key, *value;
     const int more = level.children.next(&key, &value);
-    if (more < 0) {
-      fail();
-    }
+    check(more);
     if (more == 0) {
       const Level left = std::move(level);  // its end may run user code
       levels_.pop_back();
@@ -233,9 +219,7 @@ private:
     level.name = py::reinterpret_borrow<py::object>(name);
     level.state = index;
     level.count = length(children);
-    if (level.children.start(children.ptr()) < 0) {
-      fail();
-    }
+    check(level.children.start(children.ptr()));
     levels_.push_back(std::move(level));
   }
 
@@ -245,9 +229,7 @@ private:
       const py::object leaves = registry_of(module.ptr(), table.ptr());
       RegistryItems items;
       const Py_ssize_t count = leaves ? length(leaves) : 0;
-      if (items.start(leaves.ptr()) < 0) {
-        fail();
-      }
+      check(items.start(leaves.ptr()));
       PyObject *key, *value;
       Py_ssize_t position = 0;
       int more;
@@ -269,9 +251,7 @@ private:
         add(at_root ? leaf_name : owned(PyUnicode_FromFormat("%U.%U", path.ptr(), leaf_name.ptr())),
             leaf);
       }
-      if (more < 0) {
-        fail();
-      }
+      check(more);
     }
   }
 
@@ -311,9 +291,7 @@ private:
 
   void add(const py::object &path, py::handle value) {
     const py::object pair = owned(PyTuple_Pack(2, path.ptr(), value.ptr()));
-    if (PyList_Append(found_.ptr(), pair.ptr()) < 0) {
-      fail();
-    }
+    check(PyList_Append(found_.ptr(), pair.ptr()));
   }
 
   std::deque<State> states_;
