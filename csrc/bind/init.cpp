@@ -30,6 +30,7 @@
 #include "python/interned.h"
 #include "python/once.h"
 #include "python/ordered_dict.h"
+#include "tensor/override.h"
 
 // <pybind11/pytypes.h>, which is all that other files include, uses this for the text of an error
 // and leaves it to <pybind11/pybind11.h> to define it.
@@ -42,6 +43,11 @@ namespace {
 void seal(const py::type &cls) {
   seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr()));
   leave_slots_to_object();
+}
+
+void forget_all_families() {
+  forget_families();
+  forget_foreign_classes();
 }
 
 void start_exposed() { modules_start_exposed = true; }
@@ -128,8 +134,8 @@ PYBIND11_MODULE(_C_in_main, m) {
   init_copying();
   Functions functions(m);
   bind_module(functions);
-  functions.def<forget_families>("_forget_families()",
-                                 "Makes the tree ask modtree.families.find again for every type.");
+  functions.def<forget_all_families>(
+      "_forget_families()", "Makes the tree ask modtree.families.find again for every type.");
   functions.def<match_paths>(
       "_match_paths(root, states, start, ask, tables, /)",
       "The modules of a tree whose paths a machine accepts, or the values in some of their "

@@ -80,7 +80,8 @@ def diff(
             f"{', '.join(options)}: of models, state dicts and paths, and diff got "
             f"{type(input).__name__} to take differences of"
         )
-    return functions.diff(input, n, dim, prepend, append, out=out)
+    more = {} if out is None else {"out": out}  # which only tensors of modtree take
+    return functions.diff(input, n, dim, prepend, append, **more)
 
 
 diff = overridable(diff)

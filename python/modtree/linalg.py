@@ -81,7 +81,7 @@ __all__ = [
 _here: dict[str, Any] = globals()
 for _name, _rule in LINALG.items():
     _here[_name] = taking_out(_here[_name], _rule)
-overridable_all(globals(), __all__)
+overridable_all(globals(), __all__, elsewhere="linalg.")
 _imports.name_by_public_path(__name__, __all__)
 
 _imports.answer_for_missing(__name__)

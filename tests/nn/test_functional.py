@@ -461,7 +461,7 @@ def test_tensors_of_two_libraries_are_refused_by_name():
     assert failed.value.__context__ is None
     with raises(TypeError, "expected tensors of one library"):
         F.embedding(x.long(), w)
-    with raises(TypeError, "expected a modtree.Tensor, got torch.Tensor"):
+    with raises(TypeError, "expected tensors of one library, got key (torch.Tensor) of torch"):
         F.scaled_dot_product_attention(w, x, w)
     with raises(TypeError, "got list"):
         F.linear([1.0], w)

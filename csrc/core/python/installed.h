@@ -38,6 +38,7 @@ namespace modtree {
   X(find_operation, function)                                                                      \
   X(fit_gradient, function)                                                                        \
   X(forward_traceback, function)                                                                   \
+  X(function_elsewhere, function)                                                                  \
   X(get_overwrite_module_params_on_conversion, function)                                           \
   X(get_swap_module_params_on_conversion, function)                                                \
   X(is_foreign_module_class, function)                                                             \

@@ -25,7 +25,10 @@ OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
 [[gnu::noinline]] bool call_op_override(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                         PyObject *kwnames, PyObject **result) {
   *result = nullptr;
-  return slot_guard(true, [&] { return call_override(self, args, nargs, kwnames, result); });
+  return slot_guard(true, [&] {
+    return call_override(self, args, nargs, kwnames, result) ||
+           call_elsewhere(self, as_op(self)->name, args, nargs, kwnames, result);
+  });
 }
 
 // Is there a keyword that no forward function knows: an operand by its name, or `out`?

@@ -23,6 +23,7 @@ struct OverridableObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *function;   // owned
   PyObject *announced;  // owned: what `__torch_function__` gets in its place, or null
+  PyObject *elsewhere;  // owned: its name in other libraries, which compute with theirs; or null
   PyObject *out_rule;   // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
   PyObject *weakrefs;
   UnfitDtypes unfit;  // dtypes of the first argument that are refused
@@ -79,7 +80,9 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
     PyObject *result = nullptr;
     const bool taken = slot_guard(true, [&] {
       PyObject *func = self->announced == nullptr ? obj : self->announced;
-      return call_override(func, args, nargs, kwnames, &result);
+      return call_override(func, args, nargs, kwnames, &result) ||
+             (self->elsewhere != nullptr &&
+              call_elsewhere(obj, self->elsewhere, args, nargs, kwnames, &result));
     });
     if (taken) {
       return result;
@@ -145,6 +148,7 @@ int overridable_tp_traverse(PyObject *obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(obj));
   Py_VISIT(as_overridable(obj)->function);
   Py_VISIT(as_overridable(obj)->announced);
+  Py_VISIT(as_overridable(obj)->elsewhere);
   Py_VISIT(as_overridable(obj)->out_rule);
   return 0;
 }
@@ -163,6 +167,7 @@ void overridable_tp_dealloc(PyObject *obj) {
   }
   Py_XDECREF(as_overridable(obj)->function);
   Py_XDECREF(as_overridable(obj)->announced);
+  Py_XDECREF(as_overridable(obj)->elsewhere);
   Py_XDECREF(as_overridable(obj)->out_rule);
   type->tp_free(obj);
   Py_DECREF(type);
@@ -204,16 +209,23 @@ PyObject *overridable_announce(PyObject *obj, PyObject *announced) {
   Py_RETURN_NONE;
 }
 
-PyObject *overridable_take_out(PyObject *obj, PyObject *rule) {
-  OverridableObject *self = as_overridable(obj);
-  if (!PyUnicode_Check(rule)) {
-    PyErr_Format(PyExc_TypeError, "_take_out: expected a str, got %.200s", Py_TYPE(rule)->tp_name);
+PyObject *set_text(PyObject **cell, PyObject *text) {
+  if (!PyUnicode_Check(text)) {
+    PyErr_Format(PyExc_TypeError, "expected a str, got %.200s", Py_TYPE(text)->tp_name);
     return nullptr;
   }
-  PyObject *old = self->out_rule;
-  self->out_rule = Py_NewRef(rule);
+  PyObject *old = *cell;
+  *cell = Py_NewRef(text);
   Py_XDECREF(old);
   Py_RETURN_NONE;
+}
+
+PyObject *overridable_take_out(PyObject *obj, PyObject *rule) {
+  return set_text(&as_overridable(obj)->out_rule, rule);
+}
+
+PyObject *overridable_run_elsewhere(PyObject *obj, PyObject *name) {
+  return set_text(&as_overridable(obj)->elsewhere, name);
 }
 
 // _limit(missing, refused, tensors_only, fitting): the dtypes that the function refuses.
@@ -229,6 +241,10 @@ PyMethodDef kMethods[] = {
     {"_limit", overridable_limit, METH_VARARGS, nullptr},
     {"_take_out", overridable_take_out, METH_O,
      "_take_out($self, rule, /)\n--\n\nFrom now on out= is taken."},
+    {"_run_elsewhere", overridable_run_elsewhere, METH_O,
+     "_run_elsewhere($self, name, /)\n--\n\nFrom now on other libraries compute with their "
+     "tensors, "
+     "by their function of that name."},
     {"__reduce__", overridable_reduce, METH_NOARGS, nullptr},
     {"_announce", overridable_announce, METH_O,
      "_announce($self, function, /)\n--\n\nWhat __torch_function__ gets in place of this object."},
@@ -239,6 +255,7 @@ PyMemberDef kMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverridableObject, vectorcall), READONLY,
      nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(OverridableObject, weakrefs), READONLY, nullptr},
+    {"_elsewhere", T_OBJECT, offsetof(OverridableObject, elsewhere), READONLY, nullptr},
     {"_out_rule", T_OBJECT, offsetof(OverridableObject, out_rule), READONLY, nullptr},
     {"__wrapped__", T_OBJECT, offsetof(OverridableObject, function), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},

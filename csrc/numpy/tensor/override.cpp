@@ -19,13 +19,75 @@ namespace modtree {
 namespace {
 
 thread_local ProtocolState t_state = ProtocolState::on;
-TypeCache<bool> g_overriding;
+
+// How the arguments of a class take part in a call.
+enum class Part : unsigned char {
+  none,
+  overrides,  // by its `__torch_function__`
+  foreign,    // as a tensor of another library, which has functions of its own
+};
+TypeCache<Part> g_parts;
 
 // Sequences are looked into one level deep: the tensors of cat(), the parts of an index.
 bool is_sequence(PyObject *arg) { return PyTuple_CheckExact(arg) || PyList_CheckExact(arg); }
 
+// False with an error set.
+bool find_part(PyTypeObject *type, Part *part) {
+  if (g_parts.find(type, part)) {
+    return true;
+  }
+  const auto held = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  type_lookup(type, names.torch_function);  // gives the class a version
+  const TypeVersion version = type_version(type);
+  const py::object function = type_lookup(type, names.torch_function);
+  const bool has_function = function && function.ptr() != disabled_implementation();
+  *part = has_function ? Part::overrides : Part::none;
+  if (!PyType_IsSubtype(type, tensor_base_type)) {
+    // The tensors of another library have the protocol of that library.
+    if (family_of_type(type) != nullptr) {
+      *part = Part::foreign;
+    } else if (PyErr_Occurred()) {
+      return false;
+    }
+  }
+  g_parts.store(type, version, *part);
+  return true;
+}
+
 int argument_overrides(PyObject *arg) {
   return never_overrides(arg) ? 0 : class_overrides(Py_TYPE(arg));
+}
+
+// True too where an error is set.
+bool takes_part(PyObject *arg) {
+  if (never_overrides(arg)) {
+    return false;
+  }
+  Part part;
+  if (!find_part(Py_TYPE(arg), &part)) {
+    return true;
+  }
+  return part == Part::foreign || (part == Part::overrides && t_state == ProtocolState::on);
+}
+
+// Calls visit(argument) for each, those in sequences too, until it returns true. By index, with the
+// size read again each time: the look at a class may change a list.
+template <class Visit>
+bool any_argument(PyObject *const *args, Py_ssize_t count, Visit visit) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_sequence(args[i])) {
+      if (visit(args[i])) {
+        return true;
+      }
+      continue;
+    }
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(args[i]); ++j) {
+      if (visit(PySequence_Fast_GET_ITEM(args[i], j))) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // The arguments that take part, one of each class, in the order in which they are asked: from left
@@ -171,46 +233,25 @@ ProtocolState set_protocol_state(ProtocolState state) {
 }
 
 int class_overrides(PyTypeObject *type) {
-  bool known;
-  if (g_overriding.find(type, &known)) {
-    return known;
-  }
-  const auto held = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
-  type_lookup(type, names.torch_function);  // gives the class a version
-  const TypeVersion version = type_version(type);
-  const py::object function = type_lookup(type, names.torch_function);
-  bool overrides = function && function.ptr() != disabled_implementation();
-  if (overrides && !PyType_IsSubtype(type, tensor_base_type)) {
-    // The tensors of another library have the protocol of that library.
-    overrides = family_of_type(type) == nullptr;
-    if (PyErr_Occurred()) {
-      return -1;
-    }
-  }
-  g_overriding.store(type, version, overrides);
-  return overrides;
+  Part part;
+  return find_part(type, &part) ? part == Part::overrides : -1;
+}
+
+int class_is_foreign(PyTypeObject *type) {
+  Part part;
+  return find_part(type, &part) ? part == Part::foreign : -1;
 }
 
 bool may_be_overridden(PyObject *const *args, Py_ssize_t count) {
-  if (t_state != ProtocolState::on) {
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_sequence(args[i])) {
-      if (argument_overrides(args[i]) != 0) {
-        return true;
-      }
-      continue;
-    }
-    // By index, with the size read again each time: the look at a class may change a list.
-    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(args[i]); ++j) {
-      if (argument_overrides(PySequence_Fast_GET_ITEM(args[i], j)) != 0) {
-        return true;
-      }
-    }
-  }
-  return false;
+  return any_argument(args, count, takes_part);
 }
+
+bool any_class_overrides(PyObject *const *args, Py_ssize_t count) {
+  return t_state == ProtocolState::on &&
+         any_argument(args, count, [](PyObject *arg) { return argument_overrides(arg) != 0; });
+}
+
+void forget_foreign_classes() { g_parts.clear(); }
 
 bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                    PyObject **result) {

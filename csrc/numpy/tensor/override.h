@@ -40,8 +40,17 @@ inline bool never_overrides(PyObject *arg) {
 // changes.
 int class_overrides(PyTypeObject *type);
 
-// What call_override() is to be asked about: an argument that is neither of the types above nor a
-// sequence of them, or a mode. Errors count as true.
+// Is it a tensor class of another library? As above.
+int class_is_foreign(PyTypeObject *type);
+
+// Forgets which classes are.
+void forget_foreign_classes();
+
+// Does the class of an argument override? Errors count as true.
+bool any_class_overrides(PyObject *const *args, Py_ssize_t count);
+
+// What call_override() and call_elsewhere() are to be asked about: an argument that is neither of
+// the types above nor a sequence of them, or a mode. Errors count as true.
 bool may_be_overridden(PyObject *const *args, Py_ssize_t count);
 
 inline bool is_overridden(PyObject *const *args, Py_ssize_t count) {
@@ -79,11 +88,18 @@ inline Py_ssize_t argument_count(Py_ssize_t nargs, PyObject *kwnames) {
 bool call_override(PyObject *func, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames,
                    PyObject **result);
 
-// The same for a function that says itself whose classes are asked, of the tuple `relevant`. It is
-// an error when nobody is.
+// The call as the library of its arguments defines it, by its function of that name. True and
+// *result, null with an error set; false when no argument is a tensor of another library, or when
+// the function is to say itself what is wrong with tensors of several. To be asked after
+// call_override().
+bool call_elsewhere(PyObject *func, PyObject *name, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames, PyObject **result);
+
+// call_override() for a function that says itself whose classes are asked, of the tuple `relevant`.
+// It is an error when nobody is.
 PyObject *handle_override(PyObject *func, PyObject *relevant, PyObject *args, PyObject *kwargs);
 
-// The same for a method of Tensor, which is looked up by its name.
+// call_override() for a method of Tensor, which is looked up by its name.
 bool call_method_override(const char *name, PyObject *const *args, Py_ssize_t nargs,
                           PyObject *kwnames, PyObject **result);
 

@@ -93,8 +93,8 @@ PyObject *tracing_state(PyObject *, PyObject *) { Py_RETURN_NONE; }
 PyObject *has_variadic(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
   const bool found = active_modes != 0
                          ? (mode_count() != 0 && protocol_state() != ProtocolState::off) ||
-                               may_be_overridden(args, nargs)
-                         : is_overridden(args, nargs);
+                               any_class_overrides(args, nargs)
+                         : is_overridden(args, nargs) && any_class_overrides(args, nargs);
   return PyErr_Occurred() ? nullptr : PyBool_FromLong(found);
 }
 

@@ -11,7 +11,6 @@ from modtree._C import TensorBase, as_dtype, kernels
 from modtree._ops import masks
 from modtree._ops.generic import native, select
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Operand, Tensor
@@ -82,8 +81,6 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
         input: A tensor or a number.
         other: A tensor or a number.
     """
-    if not isinstance(condition, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if input is None and other is None:
         return ops["nonzero_tuple"](condition)
     try:
@@ -109,8 +106,6 @@ def clamp(
         min: Lower limit, a number or a tensor.
         max: Upper limit; wins where it is below ``min``.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     try:

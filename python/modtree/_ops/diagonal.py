@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase
 from modtree._ops.generic import like_first, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor
@@ -57,15 +55,11 @@ define("diagonal_backward", _diagonal_backward, meta=lambda g, shape, *_: (shape
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle; zeros elsewhere."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["tril"](input, diagonal)
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle; zeros elsewhere."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["triu"](input, diagonal)
 
 

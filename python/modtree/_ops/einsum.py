@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype, as_tuple
 from modtree._C import _promote_types as promote_types
+from modtree._C import as_dtype, as_tuple
 from modtree._ops.generic import conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor
@@ -265,8 +264,6 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         equation, operands = _from_lists((equation, *operands))
     elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = as_tuple(operands[0])
-    if operands and not isinstance(operands[0], TensorBase) and (found := elsewhere()) is not None:
-        return found
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
     inputs, output = parse(equation, tuple(x.ndim for x in operands))

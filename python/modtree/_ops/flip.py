@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase
 from modtree._ops.generic import as_ints, like_first, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Ints, Sizes, Tensor
@@ -48,8 +46,6 @@ def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
         shifts: How far, for each dimension.
         dims: The dimensions; the flattened input without.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     moves = as_ints((shifts,))
     axes = () if dims is None else as_ints((dims,))
     if not moves:

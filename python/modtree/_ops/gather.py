@@ -22,7 +22,6 @@ from modtree._ops.indices import (
     sum_at,
 )
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Tensor
@@ -151,8 +150,6 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
         dim: The dimension; may count from the end.
         index: Indices along ``dim``; of the shape of the result.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["gather"](input, dim, index)
 
 

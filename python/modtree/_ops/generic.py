@@ -16,7 +16,6 @@ from modtree._C import TensorBase, as_tuple, from_array
 from modtree._ops import masks
 from modtree._ops.registry import ops
 from modtree._type_names import no_tensor
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Ints, Tensor
@@ -43,8 +42,6 @@ def of_sequence(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def function(input: Tensor, dims: Ints) -> Tensor:
-        if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-            return found
         if not isinstance(dims, (tuple, list)):
             raise TypeError(
                 f"{name}(): argument 'dims' (position 2) must be tuple of ints, not "

@@ -22,7 +22,6 @@ from modtree._ops.indices import (
     sum_slices,
 )
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Tensor
@@ -147,8 +146,6 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         dim: The dimension; may count from the end.
         index: Indices along ``dim``: a vector.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["index_select"](input, dim, index)
 
 

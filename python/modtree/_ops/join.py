@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase, _result_type
+from modtree._C import _result_type
 from modtree._ops.broadcast import meshgrid
 from modtree._ops.generic import operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.shape import atleast
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor, Tensors
@@ -79,8 +78,6 @@ def cat(tensors: Tensors, dim: int = 0, *, axis: int | None = None) -> Tensor:
         tensors = list(tensors)
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
-    if not isinstance(tensors[0], TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["cat"](tensors, dim if axis is None else axis)
 
 
@@ -88,8 +85,6 @@ def stack(tensors: Tensors, dim: int = 0) -> Tensor:
     """Joins tensors along a new dimension."""
     if not isinstance(tensors, (list, tuple)):
         tensors = list(tensors)
-    if tensors and not isinstance(tensors[0], TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["stack"](tensors, dim)
 
 

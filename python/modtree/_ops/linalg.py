@@ -16,7 +16,6 @@ from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
 from modtree._ops.signatures import like
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Tensor
@@ -131,8 +130,6 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two batches of matrices."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     _need("bmm", 3, input, mat2)
     if input.size(0) != mat2.size(0):
         raise RuntimeError(

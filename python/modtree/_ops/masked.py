@@ -13,7 +13,6 @@ from modtree._C import TensorBase, as_dtype, fitted_number, own_index
 from modtree._ops import masks
 from modtree._ops.generic import operation, select
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Tensor
@@ -102,8 +101,6 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
         mask: A bool tensor that broadcasts with ``input``.
         value: A number, or a tensor without dimensions.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["masked_fill"](input, mask, value)
 
 

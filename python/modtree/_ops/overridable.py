@@ -7,10 +7,24 @@ from types import FunctionType
 from typing import Any
 
 from modtree._C import Overridable
+from modtree.core import elsewhere as _installs_what_finds_functions  # noqa: F401
 
 __all__ = ["overridable", "overridable_all", "overridable_makers", "overridable_property"]
 
 _MARK = "_overridable"
+# Makers whose first argument is a tensor, which says in which library they make another.
+_OF_TENSORS = {
+    "bernoulli",
+    "empty_like",
+    "full_like",
+    "multinomial",
+    "ones_like",
+    "poisson",
+    "rand_like",
+    "randint_like",
+    "randn_like",
+    "zeros_like",
+}
 _MAKERS = {
     f"modtree._tensor.{module}"
     for module in ("creation", "from_data", "random_creation", "ranges", "sampling", "windows")
@@ -32,17 +46,34 @@ def overridable(function: Any) -> Any:
     return known
 
 
-def overridable_all(namespace: dict[str, Any], names: Any) -> None:
-    """The same for the functions of a module that have these names."""
+def overridable_all(namespace: dict[str, Any], names: Any, elsewhere: str | None = None) -> None:
+    """The same for the functions of a module that have these names.
+
+    Args:
+        namespace: Of the module.
+        names: The functions.
+        elsewhere: What precedes their names in other libraries, which compute with their tensors;
+            None: modtree's functions run with these too.
+    """
     for name in names:
-        namespace[name] = overridable(namespace[name])
+        namespace[name] = function = overridable(namespace[name])
+        if elsewhere is not None and isinstance(function, Overridable):
+            _run_elsewhere(function, elsewhere + name)
+
+
+def _run_elsewhere(function: Overridable, name: str) -> None:
+    """Names the function in other libraries, unless an alias did."""
+    if function._elsewhere is None:
+        function._run_elsewhere(name)
 
 
 def overridable_makers(namespace: dict[str, Any]) -> None:
     """The same for the functions in a namespace that make tensors: modes may take them over."""
     for name in list(namespace):
         if getattr(namespace.get(name), "__module__", None) in _MAKERS:
-            namespace[name] = overridable(namespace[name])
+            namespace[name] = function = overridable(namespace[name])
+            if name in _OF_TENSORS and isinstance(function, Overridable):
+                _run_elsewhere(function, name)
 
 
 def overridable_property(value: property) -> property:

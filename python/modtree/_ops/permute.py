@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase
 from modtree._ops.generic import as_ints, of_sequence, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Ints, Sizes, Tensor
@@ -45,12 +43,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """
     if input.ndim == 0:
         return input[...] if wrap_dim(dim0, 0) == wrap_dim(dim1, 0) else input
-    try:
-        return _swapaxes(input, dim0, dim1)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return _swapaxes(input, dim0, dim1)
 
 
 def t(input: Tensor) -> Tensor:
@@ -67,8 +60,6 @@ def movedim(input: Tensor, source: Ints, destination: Ints) -> Tensor:
         source: One or several dimensions.
         destination: Where each of them goes.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     sequence = isinstance(source, (tuple, list))
     if sequence != isinstance(destination, (tuple, list)):
         raise TypeError(

@@ -27,7 +27,6 @@ from modtree._ops.generic import (
     wrap_dim,
 )
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import DType, Number, Sizes, Tensor
@@ -244,8 +243,6 @@ def reduction(name: str) -> Any:
             dtype: DType | None = None,
             axis: int | Sizes | None = None,
         ) -> Tensor:
-            if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-                return found
             dim = axis if dim is None else dim
             if dim is None and dtype is None and not keepdim:
                 return op(input)
@@ -265,8 +262,6 @@ def reduction(name: str) -> Any:
             *,
             axis: int | Sizes | None = None,
         ) -> Tensor:
-            if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-                return found
             dim = axis if dim is None else dim
             if is_arg and input._array.dtype.kind == "b":
                 raise RuntimeError(f"{name}(): does not support bool input: convert with .int()")
@@ -300,8 +295,6 @@ def norm(
         keepdim: Leave the dimension in the result, with size 1.
         dtype: Convert to this dtype first.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if not (input.is_floating_point() or input.is_complex()):
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "

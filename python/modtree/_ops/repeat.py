@@ -10,7 +10,6 @@ import numpy as np
 from modtree._C import TensorBase, from_array
 from modtree._ops.generic import Array, as_ints, of_sequence, operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Sizes, Tensor
@@ -121,8 +120,6 @@ def repeat_interleave(
         dim: The dimension; the flattened input without.
         output_size: The size of the result along ``dim``, where it is known.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if repeats is None:
         return repeat_interleave(as_counted(input), input, 0, output_size=output_size)
     result = ops["repeat_interleave"](input, repeats, dim)

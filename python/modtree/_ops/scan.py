@@ -26,7 +26,6 @@ from modtree._ops.generic import (
 )
 from modtree._ops.reduce import integral_to_int64
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import DType, Tensor, ValuesIndices
@@ -65,8 +64,6 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         dim: The dimension; may count from the end.
         dtype: Convert to this dtype first.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["cumsum"](input, dim, dtype=None if dtype is None else as_dtype(dtype).dtype)
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from modtree._C import TensorBase, as_dtype, dtype
+from modtree._C import as_dtype, dtype
 from modtree._ops.generic import as_ints, operation, wrap_dim
 from modtree._ops.registry import define, derive, export, not_differentiable, ops, unchanged
 from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import DType, Sizes, Tensor, Tensors, memory_format
@@ -103,8 +102,6 @@ def reshape(input: Tensor, *shape: int | Sizes) -> Tensor:
 
 def _reshape_function(input: Tensor, shape: Sizes) -> Tensor:
     """Another shape: a view where possible, else a copy."""
-    if not isinstance(input, TensorBase) and (found := elsewhere("reshape")) is not None:
-        return found
     return _reshaped(_reshape_op, input, as_ints((shape,)))
 
 
@@ -127,12 +124,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         joined *= size
     if start == end:
         return input
-    try:
-        return ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return ops["reshape"](input, (*shape[:start], joined, *shape[end + 1 :]))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
@@ -142,8 +134,6 @@ def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
         dim: The dimension; may count from the end.
         sizes: Their sizes; one may be -1.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     dim = wrap_dim(dim, input.ndim)
     shape = tuple(input.shape)
     sizes = list(sizes)
@@ -164,8 +154,6 @@ def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
 
 def squeeze(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
     """Without the dimensions of size 1 (or without those of dim)."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     axes = None
     if dim is not None:
         axes = [wrap_dim(d, input.ndim) for d in ((dim,) if isinstance(dim, int) else dim)]
@@ -176,8 +164,6 @@ def squeeze(input: Tensor, dim: int | Sizes | None = None) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 at dim."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["unsqueeze"](input, wrap_dim(dim, input.ndim + 1))
 
 

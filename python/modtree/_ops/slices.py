@@ -11,7 +11,6 @@ import numpy as np
 from modtree._C import TensorBase, get_items
 from modtree._ops.generic import operation, operation_of_list, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Sizes, Tensor
@@ -130,8 +129,6 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         chunks: Number of pieces.
         dim: The dimension; may count from the end.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     if input.ndim == 0:
@@ -147,8 +144,6 @@ def split(input: Tensor, split_size: int | Sizes, dim: int = 0) -> tuple[Tensor,
         split_size: A size, or a list with the size of each piece.
         dim: The dimension; may count from the end.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     if input.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     total = input.size(dim)
@@ -186,8 +181,6 @@ def split_with_sizes(input: Tensor, split_sizes: Sizes, dim: int = 0) -> tuple[T
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dimension, without it."""
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     input.size(dim)
     return ops["unbind"](input, dim)
 

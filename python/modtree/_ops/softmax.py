@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels
+from modtree._C import kernels
 from modtree._ops.generic import is_array, like_first, native, total, wrap_dim
 from modtree._ops.reduce import SCALAR_NAMES
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import DType, Tensor
@@ -73,8 +72,6 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         dim: The dimension; may count from the end.
         dtype: Convert to this dtype first.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["softmax"](input if dtype is None else input.to(dtype), dim)
 
 
@@ -85,8 +82,6 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         dim: The dimension; may count from the end.
         dtype: Convert to this dtype first.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     return ops["log_softmax"](input if dtype is None else input.to(dtype), dim)
 
 

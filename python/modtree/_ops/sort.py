@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels, own_index
+from modtree._C import kernels, own_index
 from modtree._ops.generic import (
     kept,
     native,
@@ -21,7 +21,6 @@ from modtree._ops.generic import (
 from modtree._ops.indices import scattered
 from modtree._ops.reduce import axis_of, meta_of_reduction, reduction, require_size
 from modtree._ops.registry import define, derive, export, not_differentiable, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor, ValuesIndices
@@ -231,8 +230,6 @@ def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
     @overload
     def extreme(input: Tensor, *, other: Tensor) -> Tensor: ...
     def extreme(input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-            return found
         if other is not None or (dim is not None and not isinstance(dim, int)):
             return ops[binary](input, dim if other is None else other)
         if dim is None:
@@ -265,8 +262,6 @@ def sort(
         descending: The largest first.
         stable: Equal elements keep their order; they always do.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     try:
         order = ops["argsort"](input, dim, descending)
     except AttributeError:
@@ -297,8 +292,6 @@ def topk(
         largest: The largest; else the smallest.
         sorted: In order; they always are.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     dim = wrap_dim(dim, input.ndim)
     size = input.size(dim) if input.ndim else 1
     if not 0 <= k <= size:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase
 from modtree._ops.generic import count, kept, pick, real_dtype, total
 from modtree._ops.reduce import OVER_DIM, axis_of, mean_of_nothing, meta_of_reduction, require_float
 from modtree._ops.registry import define, derive, export, ops
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Sizes, Tensor
@@ -59,8 +57,6 @@ def _moment(name: str) -> Any:
         *,
         correction: Number | None = None,
     ) -> Tensor:
-        if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-            return found
         if isinstance(dim, bool):  # var(unbiased)
             dim, unbiased = None, dim
         if correction is None:
@@ -94,8 +90,6 @@ def _and_mean(name: str) -> Any:
         *,
         correction: Number | None = None,
     ) -> tuple[Tensor, Tensor]:
-        if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-            return found
         axis = axis_of(input, None if isinstance(dim, bool) else dim)
         mean = ops["mean"](input, axis=axis, keepdims=keepdim)
         return spread(input, dim, unbiased, keepdim, correction=correction), mean

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import TensorBase, as_dtype, as_tuple, get_default_dtype, own_array
+from modtree._C import as_dtype, as_tuple, get_default_dtype, own_array
 from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.devices import as_device, contexts, device_in_force
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
@@ -19,7 +19,6 @@ from modtree._tensor.layouts import preserve_format
 from modtree._tensor.memory_formats import check_format, in_format, in_order_of
 from modtree._tensor.size import Size
 from modtree._type_names import no_tensor
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import (
@@ -262,8 +261,6 @@ def like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
     allowed = _LIKE | frozenset(keywords)
 
     def like(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(input, TensorBase) and (found := elsewhere(name)) is not None:
-            return found
         checked_arguments(name, allowed, kwargs)
         memory_format = kwargs.pop("memory_format", None)
         if memory_format is not None:

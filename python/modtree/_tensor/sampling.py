@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree import _C
-from modtree._C import TensorBase
 from modtree._ops.generic import rows_of
 from modtree._ops.independent import independent
 from modtree._ops.out import write
@@ -18,7 +17,6 @@ from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.random import bits_of, uniform
 from modtree._tensor.random import normal as draw_normal
-from modtree.core.elsewhere import elsewhere
 
 if TYPE_CHECKING:
     from modtree._argument_types import Device, DType, Generator, Sizes, Tensor, layout
@@ -329,8 +327,6 @@ def multinomial(
         RuntimeError: A weight is negative, infinite or NaN, a row sums to 0, or has fewer indices
             than are to be drawn.
     """
-    if not isinstance(input, TensorBase) and (found := elsewhere()) is not None:
-        return found
     drawn = _draws(input, num_samples, replacement, generator)
     return drawn if out is None else write("multinomial", "same", drawn, out)
 

@@ -1,110 +1,100 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Functions on tensors of other libraries: each runs in the library that its tensors are from.
 
-A function begins with a look at its first argument, which costs modtree's own tensors next to
-nothing:
-
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
-
-The most frequent ones, whose operation refuses other tensors before anything else happens, do so
-in the handler of its TypeError, which costs nothing at all.
+Native code finds such tensors where it looks for those that take a call over
+(``csrc/numpy/tensor/foreign_call.cpp``), and asks here for the library's function. A call with
+modtree's own tensors does not come here.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
+from modtree import _C
 from modtree._C import ModuleBase, TensorBase
 from modtree._type_names import name_of_type
 from modtree.core.families import family_of, function_for
 from modtree.core.family import TensorFamily
 
-__all__ = ["elsewhere", "modules_of_call", "path_of_call"]
+__all__ = ["modules_of_call", "path_of_call", "run_elsewhere"]
 
 
-def elsewhere(name: str | None = None) -> Any:
-    """What the calling function returns for tensors of another library; None where there are none
-    among its arguments.
-
-    The library's function of that name gets the arguments by their names.
+def _function_elsewhere(
+    name: str,
+    family: TensorFamily,
+    function: Any = None,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """The function of a library that a call is for.
 
     Args:
-        name: The function's public name, where its code has another.
+        name: The function's name there.
+        family: That of the first tensor that is not modtree's.
+        function: The function that was called, where there are tensors of several libraries.
+        args: Of that call.
+        kwargs: Of that call.
+
+    Returns:
+        The library's function, or NotImplemented where the function that was called is to say
+        itself what is wrong.
 
     Raises:
         NotImplementedError: The library's family does not have such a function.
         TypeError: There are tensors of several libraries.
     """
-    frame = sys._getframe(1)
-    name = name or frame.f_code.co_name
-    positional, keywords = _arguments_of(frame)
-    family = _family_of_all({**positional, **keywords}, name, frame)
-    if family is None:
-        return None
+    if function is not None:
+        first = next((v for _, v in _items(enumerate(args)) if family_of(v) is not None), None)
+        if isinstance(first, TensorBase) and not function.__module__.startswith("modtree.nn."):
+            return NotImplemented
+        _find_family(function, name, args, kwargs or {}, sys._getframe(1))
     try:
-        function = function_for(family, name)
+        return function_for(family, name)
     except NotImplementedError as error:
-        raise NotImplementedError(f"{path_of_call(frame)}{error}") from None
-    more = positional.pop("*", ())
-    handled = sys.exc_info()[1]
-    try:
-        if more:
-            return function(*positional.values(), *more, **keywords)
-        return function(**_given(frame, positional), **keywords)
-    except Exception as error:
-        _forget(error, handled)
-        raise
+        raise NotImplementedError(f"{path_of_call(sys._getframe(1))}{error}") from None
 
 
-def _given(frame: FrameType, positional: dict[str, Any]) -> dict[str, Any]:
-    if not frame.f_globals["__name__"].startswith("modtree.nn."):
-        # Functions of tensors differ in arguments that were not given, which are None. Those of
-        # nn.functional have arguments that must be given, and may be None.
-        return {key: value for key, value in positional.items() if value is not None}
-    return positional
+def run_elsewhere(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of the library's function of the same name, for functions of Python that are
+    called with its tensors.
 
-
-def _forget(error: BaseException, handled: BaseException | None) -> None:
-    """An error of the library's function has nothing to do with the one that led here."""
-    last: BaseException | None = error
-    while handled is not None and last is not None:
-        if last.__context__ is handled:
-            last.__context__ = None
-        last = last.__context__
-
-
-def _arguments_of(frame: FrameType) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the function of a frame got: by position, those beyond its parameters as ``"*"``, and by
-    keyword alone.
+    Raises:
+        NotImplementedError: The library's family does not have such a function.
+        TypeError: There are tensors of several libraries, or none.
     """
-    code, values = frame.f_code, frame.f_locals
-    count, end = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    positional = {key: values[key] for key in code.co_varnames[:count]}
-    keywords = {key: values[key] for key in code.co_varnames[count:end]}
-    keywords = {key: value for key, value in keywords.items() if value is not None}
-    if code.co_flags & inspect.CO_VARARGS:
-        positional["*"] = values[code.co_varnames[end]]
-        end += 1
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        keywords |= values[code.co_varnames[end]]
-    return positional, keywords
+    name, frame = function.__name__, sys._getframe(1)
+    family = _find_family(function, name, args, {}, frame)
+    if family is None:
+        raise TypeError(f"{path_of_call(frame)}{name}(): expected tensors, got none")
+    return _function_elsewhere(name, family)(*args)
 
 
-def _family_of_all(
-    arguments: dict[str, Any], function: str, frame: FrameType
+def _named(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """The arguments of a call, by the names of the parameters."""
+    try:
+        given = inspect.signature(function).bind_partial(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        given = {f"argument {i}": value for i, value in enumerate(args, 1)} | kwargs
+    return _items(given.items())
+
+
+def _find_family(
+    function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
 ) -> TensorFamily | None:
+    """The one family, not modtree's, of all tensors among the arguments; None without any.
+
+    Raises:
+        TypeError: There are tensors of several libraries.
+    """
     found: TensorFamily | None = None
-    kind: type | None = None
     place = own = ""
-    for key, value in _items(arguments):
-        cls = type(value)
-        if cls is kind or value is None:
-            continue
+    for key, value in _named(function, args, kwargs):
         if isinstance(value, TensorBase):
             own = own or key
             continue
@@ -113,14 +103,14 @@ def _family_of_all(
             continue
         if found is not None:
             raise TypeError(
-                f"{path_of_call(frame)}{function}(): expected tensors of one library, got "
+                f"{path_of_call(frame)}{name}(): expected tensors of one library, got "
                 f"{place} of {found.name} and {key} of {family.name}: "
                 "modtree.to_family(model, name) converts a model"
             )
-        found, kind, place = family, cls, f"{key} ({name_of_type(value)})"
+        found, place = family, f"{key} ({name_of_type(value)})"
     if found is not None and own:
         raise TypeError(
-            f"{path_of_call(frame)}{function}(): expected tensors of one library, got {place} of "
+            f"{path_of_call(frame)}{name}(): expected tensors of one library, got {place} of "
             f"{found.name} and {own} of modtree: {_advice(found)}"
         )
     return found
@@ -134,9 +124,9 @@ def _advice(family: TensorFamily) -> str:
     return text
 
 
-def _items(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _items(arguments: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     """The arguments, and what is in those that are lists or tuples."""
-    for key, value in arguments.items():
+    for key, value in arguments:
         if isinstance(value, (list, tuple)):
             yield from ((key, item) for item in value)
         else:
@@ -164,3 +154,6 @@ def modules_of_call(frame: FrameType | None) -> Iterator[Any]:
         if isinstance(owner, ModuleBase):
             yield owner
         frame = frame.f_back
+
+
+_C._install(function_elsewhere=_function_elsewhere)

@@ -158,7 +158,9 @@ def function_for(family: TensorFamily, name: str) -> Callable[..., Any]:
     if known is not None:
         return known
     for home in family.functions:
-        found = getattr(importlib.import_module(home), name, None)
+        found: Any = importlib.import_module(home)
+        for part in name.split("."):  # "linalg.norm"
+            found = getattr(found, part, None)
         if callable(found):
             _functions[family, name] = found
             return found

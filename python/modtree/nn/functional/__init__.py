@@ -58,6 +58,6 @@ __all__ = [
     "upsample_nearest",
 ]
 # fmt: on
-overridable_all(globals(), __all__)
+overridable_all(globals(), __all__, elsewhere="")
 
 _imports.answer_for_missing(__name__)

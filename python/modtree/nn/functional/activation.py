@@ -13,7 +13,6 @@ from modtree._tensor.creation import empty_like, zeros_like
 from modtree._tensor.dtypes import finfo
 from modtree._tensor.grad_mode import is_grad_enabled, no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import checked_dim, need_tensor
 
 __all__ = [
@@ -89,22 +88,12 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, exact, or with ``approximate="tanh"`` its approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-    try:
-        return activation_ops.gelu(input, approximate == "tanh")
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return activation_ops.gelu(input, approximate == "tanh")
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)``."""
-    try:
-        return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return activation_ops.relu.inplace(input) if inplace else activation_ops.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -114,8 +103,6 @@ def relu_(input: Tensor) -> Tensor:
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.hardtanh, input, 0.0, 6.0, inplace=inplace)
 
 
@@ -130,8 +117,6 @@ def hardtanh(
         max_val: The upper bound.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if min_val > max_val:
         raise ValueError(f"min_val cannot be greater than max_val, got {min_val} and {max_val}")
     return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=inplace)
@@ -146,8 +131,6 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
         max_val: The upper bound.
     """
     # The larger bound comes second: all is max_val where the bounds cross.
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.hardtanh, input, min_val, max_val, inplace=True)
 
 
@@ -159,8 +142,6 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         negative_slope: The slope for negative values.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if not negative_slope >= 0:
         _check_pieces("leaky_relu", input, negative_slope, inplace)
         return input.where(input > 0, input * negative_slope)
@@ -202,8 +183,6 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         alpha: The limit for large negative values is ``-alpha``.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _elu("elu", input, alpha, 1.0, 1.0, inplace)
 
 
@@ -214,8 +193,6 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """ELU with the scale and alpha that keep mean 0 and variance 1."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _elu("selu", input, _SELU_ALPHA, _SELU_SCALE, 1.0, inplace)
 
 
@@ -232,8 +209,6 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
         alpha: The limit for large negative values is ``-alpha``.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     alpha = float(alpha)
@@ -250,8 +225,6 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if input.is_complex():
         if not inplace and input.requires_grad and is_grad_enabled():
             raise RuntimeError(
@@ -265,22 +238,16 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.mish, input, inplace=inplace)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return activation_ops.sigmoid(input)
 
 
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return input.tanh()
 
 
@@ -292,8 +259,6 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
         beta: How sharp the bend at 0 is.
         threshold: From which ``beta * x`` on the function is x, for stability.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("softplus", input)
     _check_numbers(input, beta, threshold)
     return activation_ops.softplus(input, beta, threshold)
@@ -301,8 +266,6 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("softsign", input)
     if input.dtype.name == "bool":
         raise NotImplementedError('"abs" not implemented for bool: convert with .float()')
@@ -311,29 +274,21 @@ def softsign(input: Tensor) -> Tensor:
 
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))``, computed without overflow."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return activation_ops.logsigmoid(input)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * relu6(x + 3) / 6``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.hardswish, input, inplace=inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``relu6(x + 3) / 6``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.hardsigmoid, input, inplace=inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where ``|x| > lambd``, else 0."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("hardshrink", input)
     _check_numbers(input, lambd)
     return activation_ops.hardshrink(input, lambd)
@@ -341,8 +296,6 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``; 0 where ``|x| <= lambd``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("softshrink", input)
     _need_floating("softshrink", input)
     if not 0 <= lambd <= finfo(input.dtype).max:
@@ -352,8 +305,6 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return input - input.tanh()
 
 
@@ -366,8 +317,6 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
         value: What the others become.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _run(activation_ops.threshold, input, threshold, value, inplace=inplace)
 
 
@@ -390,8 +339,6 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight: One slope, or C slopes for the channels, which are the second axis (of a 1-D input:
             there is one channel).
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("prelu", input, weight)
     if weight.dtype is not input.dtype:
         raise RuntimeError(
@@ -433,8 +380,6 @@ def rrelu(
         training: Draw the slopes.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("rrelu", input)
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
@@ -460,8 +405,6 @@ def rrelu_(
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """``a * sigmoid(b)``, where a and b are the halves of the input along ``dim``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("glu", input)
     if input.dim() == 0:
         raise RuntimeError(
@@ -508,12 +451,7 @@ def softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
-    try:
-        return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return _along("softmax", activation_ops.softmax, input, dim, _stacklevel, dtype)
 
 
 def softmin(
@@ -527,8 +465,6 @@ def softmin(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("softmin", input)
     return _along("softmin", activation_ops.softmax, -input, dim, _stacklevel, dtype)
 
@@ -544,12 +480,7 @@ def log_softmax(
         _stacklevel: Whose call that warning names.
         dtype: What the input is converted to first.
     """
-    try:
-        return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return _along("log_softmax", activation_ops.log_softmax, input, dim, _stacklevel, dtype)
 
 
 def gumbel_softmax(
@@ -565,8 +496,6 @@ def gumbel_softmax(
         eps: Without effect; torch has it.
         dim: The axis of the classes.
     """
-    if not isinstance(logits, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("gumbel_softmax", logits)
     with no_grad():
         noise = -empty_like(logits).exponential_().log()

@@ -15,7 +15,6 @@ from modtree._ops.broadcast import broadcast_tensors
 from modtree._ops.generic import rows_of
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional import normalization
 from modtree.nn.functional._common import need_tensor
 
@@ -42,12 +41,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Returns:
         (..., out_features), or (...) for a weight of one axis.
     """
-    try:
-        return linear_ops.linear(input, weight, bias)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return linear_ops.linear(input, weight, bias)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -59,8 +53,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         weight: (out, in1, in2).
         bias: (out).
     """
-    if not isinstance(input1, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("bilinear", input1, input2, weight)
     kind = weight.dtype
     if not input1.dtype == input2.dtype == kind or (bias is not None and bias.dtype != kind):
@@ -116,8 +108,6 @@ def embedding(
         scale_grad_by_freq: Divide the gradient of a row by how often it was looked up.
         sparse: Accepted for compatibility; gradients are dense.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     count = weight.size(0) if weight.ndim or padding_idx else 0
     if padding_idx and not -count <= padding_idx < count:  # torch does not look at 0
         raise AssertionError(
@@ -160,8 +150,6 @@ def normalize(
         eps: Norms count as at least this.
         out: Takes the result.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("normalize", input)
     norm = input.norm(p, dim, keepdim=True)
     result = input / norm.clamp(min=eps)
@@ -177,8 +165,6 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         dim: The axis of the vectors.
         eps: Norms count as at least this.
     """
-    if not isinstance(x1, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("cosine_similarity", x1, x2)
     if not eps >= 0:
         raise RuntimeError(f"eps must be non-negative, got: {eps}")
@@ -213,8 +199,6 @@ def pairwise_distance(
         eps: Added to the differences, so that the gradient is finite where they are 0.
         keepdim: Keep the last axis, with size 1.
     """
-    if not isinstance(x1, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("pairwise_distance", x1, x2)
     return (x1 - x2 + float(eps)).norm(p, -1, keepdim=keepdim)
 
@@ -244,8 +228,6 @@ def scaled_dot_product_attention(
         scale: Default ``1 / sqrt(E)``.
         enable_gqa: Repeat the heads of key and value (axis -3) to the number of heads of the query.
     """
-    if not isinstance(query, Tensor) and (found := elsewhere()) is not None:
-        return found
     if enable_gqa:
         key, value = (_repeat_heads(query, kv) for kv in (key, value))
     dropout = float(dropout_p) if 0 < dropout_p <= 1 else 0.0

@@ -11,7 +11,6 @@ from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import conv_sizes, need_tensor
 
 __all__ = [
@@ -150,8 +149,6 @@ def _make_conv(n: int) -> _Conv:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Tensor:
-        if not isinstance(input, Tensor) and (found := elsewhere(f"conv{n}d")) is not None:
-            return found
         return _conv(n, input, weight, bias, stride, padding, dilation, groups)
 
     axes = ", ".join("LHWD"[i] for i in ((0,), (1, 2), (3, 1, 2))[n - 1])
@@ -188,8 +185,6 @@ def _make_conv_transpose(n: int) -> _ConvTranspose:
         groups: int = 1,
         dilation: Ints = 1,
     ) -> Tensor:
-        if not isinstance(input, Tensor) and (found := elsewhere(name)) is not None:
-            return found
         return _conv_transpose(
             n, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
@@ -233,8 +228,6 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     Returns:
         (L', N, C').
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("conv_tbc", input, weight, bias)
     if (input.dim(), weight.dim(), bias.dim()) != (3, 3, 1):
         raise RuntimeError(

@@ -9,7 +9,6 @@ from typing import Any
 from modtree._tensor.creation import empty_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import need_tensor
 
 __all__ = [
@@ -55,8 +54,6 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     check_probability(p)
     if not training or p == 0.0:
         return input
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("dropout", input)
     with no_grad():
         mask = empty_like(input)
@@ -90,8 +87,6 @@ def dropout1d(
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     _check("dropout1d", input, p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
@@ -133,8 +128,6 @@ def dropout2d(
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     _check("dropout2d", input, p)
     if input.dim() not in (3, 4):
         _warn_dimensions("dropout2d", input, 2)
@@ -161,8 +154,6 @@ def dropout3d(
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     _check("dropout3d", input, p)
     if input.dim() not in (4, 5):
         _warn_dimensions("dropout3d", input, 3)
@@ -202,8 +193,6 @@ def alpha_dropout(
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     _check("alpha_dropout", input, p)
     return _alpha_dropout(input, p, training, inplace, False)
 
@@ -219,7 +208,5 @@ def feature_alpha_dropout(
         training: False returns the input.
         inplace: Write into the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     _check("feature_alpha_dropout", input, p)
     return _alpha_dropout(input, p, training, inplace, True)

@@ -21,7 +21,6 @@ from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.creation import ones_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import (
     checked_reduction,
     loss_reduction,
@@ -123,8 +122,6 @@ def mse_loss(
         reduction: "mean", "sum", or "none" for the loss of each element.
         weight: Factors of the losses, of the input's shape; the mean is the weighted one.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _error(
         "mse_loss",
         loss_ops.mse_loss,
@@ -156,8 +153,6 @@ def l1_loss(
         reduction: "mean", "sum", or "none" for the loss of each element.
         weight: Factors of the losses, of the input's shape; the mean is the weighted one.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _error(
         "l1_loss",
         loss_ops.l1_loss,
@@ -190,8 +185,6 @@ def smooth_l1_loss(
         reduction: "mean", "sum", or "none" for the loss of each element.
         beta: Where the square ends and the line begins; 0 makes it :func:`l1_loss`.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("smooth_l1_loss", input, target)
     input, target = _same_size(input, target)
     if not beta >= 0:
@@ -218,8 +211,6 @@ def huber_loss(
         weight: Factors of the losses, of the input's shape; the mean divides by the number of
             losses all the same.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("huber_loss", input, target)
     given = input
     input, target = _same_size(input, target)
@@ -259,8 +250,6 @@ def kl_div(
             what the divergence is.
         log_target: The target is a logarithm too.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("kl_div", input, target)
     for x in (input, target):
         if not x.is_floating_point():
@@ -299,8 +288,6 @@ def binary_cross_entropy(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each element.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("binary_cross_entropy", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
@@ -336,8 +323,6 @@ def binary_cross_entropy_with_logits(
         pos_weight: Factors of the cost of positive answers, of a shape that broadcasts to the
             target's.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("binary_cross_entropy_with_logits", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
@@ -401,8 +386,6 @@ def gaussian_nll_loss(
         eps: Variances count as at least this. Gradients see the variance itself.
         reduction: "mean", "sum" or "none".
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("gaussian_nll_loss", input, target)
     if isinstance(var, int):
         raise TypeError(
@@ -453,8 +436,6 @@ def poisson_nll_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each element.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("poisson_nll_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     if log_input:
@@ -513,8 +494,6 @@ def nll_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum" or "none".
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("nll_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     _check_classes(input, target)
@@ -547,8 +526,6 @@ def cross_entropy(
         label_smoothing: How much of the target is spread evenly over all classes, 0 to 1 (Szegedy
             et al., 2015).
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("cross_entropy", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     # Where it is not above 0, it is 0.

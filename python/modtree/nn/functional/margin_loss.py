@@ -8,7 +8,6 @@ from collections.abc import Callable
 from modtree._C import fitted_number
 from modtree._ops.broadcast import broadcast_shapes
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import loss_reduction, need_tensor, reduced, reduction_of
 from modtree.nn.functional.activation import logsigmoid, relu
 from modtree.nn.functional.basic import pairwise_distance
@@ -47,8 +46,6 @@ def cosine_embedding_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each pair.
     """
-    if not isinstance(input1, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("cosine_embedding_loss", input1, input2, target)
     reduction = reduction_of(size_average, reduce, reduction)
     if target.dim() not in (0, 1):
@@ -86,8 +83,6 @@ def hinge_embedding_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each element.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("hinge_embedding_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     near = input.masked_fill(target == -1, 0)
@@ -119,8 +114,6 @@ def margin_ranking_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each pair.
     """
-    if not isinstance(input1, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("margin_ranking_loss", input1, input2, target)
     reduction = reduction_of(size_average, reduce, reduction)
     dims = input1.dim(), input2.dim(), target.dim()
@@ -149,8 +142,6 @@ def soft_margin_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each element.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("soft_margin_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     if input.shape != target.shape or input.dtype is not target.dtype:
@@ -230,8 +221,6 @@ def triplet_margin_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum", or "none" for the loss of each triplet.
     """
-    if not isinstance(anchor, Tensor) and (found := elsewhere()) is not None:
-        return found
     reduction = reduction_of(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
@@ -268,8 +257,6 @@ def triplet_margin_with_distance_loss(
         swap: Take the distance of positive and negative where it is the smaller one.
         reduction: "mean", "sum", or "none" for the loss of each triplet.
     """
-    if not isinstance(anchor, Tensor) and (found := elsewhere()) is not None:
-        return found
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = pairwise_distance if distance_function is None else distance_function
@@ -323,8 +310,6 @@ def multi_margin_loss(
     Raises:
         ValueError: p is neither 1 nor 2, or weight is no vector.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     reduction = loss_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -367,8 +352,6 @@ def multilabel_margin_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum" or "none".
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("multilabel_margin_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     _check_scores("multilabel_margin_loss", input)
@@ -413,8 +396,6 @@ def multilabel_soft_margin_loss(
         reduce: Deprecated; see ``reduction``.
         reduction: "mean", "sum" or "none".
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     logs = logsigmoid(input), logsigmoid(-input)
     reduction = loss_reduction(size_average, reduce, reduction)
     if input.dim() == 0:

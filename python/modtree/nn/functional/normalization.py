@@ -13,7 +13,6 @@ from modtree._ops.registry import ops
 from modtree._tensor.dtypes import finfo, float32
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import need_constants, need_tensor
 
 __all__ = [
@@ -51,8 +50,6 @@ def batch_norm(
 
     ValueError when training with one value per channel.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if training and isinstance(input, Tensor):
         _need_several(input)
     if not eps > 0:
@@ -135,8 +132,6 @@ def instance_norm(
 
     ValueError when there is only one value per channel of a sample.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("instance_norm", input)
     if not use_input_stats:
         _need_statistics(running_mean, running_var)
@@ -225,8 +220,6 @@ def group_norm(
         bias: (C).
         eps: Added to the variance.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("group_norm", input)
     num_groups = operator.index(num_groups)
     if num_groups == 0 and input.ndim > 1:
@@ -261,12 +254,7 @@ def layer_norm(
     """
     if isinstance(normalized_shape, int):
         raise TypeError("layer_norm(): argument 'normalized_shape' must be tuple of ints, not int")
-    try:
-        return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
-    except TypeError:
-        if (found := elsewhere()) is None:
-            raise
-        return found
+    return norm_ops.layer_norm(input, weight, bias, as_tuple(normalized_shape), eps)
 
 
 def _check_weight_of(shape: Sequence[int], weight: Tensor | None) -> None:
@@ -295,8 +283,6 @@ def rms_norm(
         weight: A factor, of that shape.
         eps: Added to the mean square; None means the smallest step from 1 of the input's dtype.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("rms_norm", input)
     if isinstance(normalized_shape, int):
         raise TypeError("rms_norm(): argument 'normalized_shape' must be tuple of ints, not int")
@@ -331,8 +317,6 @@ def local_response_norm(
         beta: Exponent.
         k: What is added to the mean.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("local_response_norm", input)
     if input.dim() < 3:
         raise ValueError(

@@ -12,7 +12,6 @@ from modtree._C import as_dtype
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 
 __all__ = [
@@ -167,8 +166,6 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        if not isinstance(input, Tensor) and (found := elsewhere(name_of_both)) is not None:
-            return found
         return _max_pool(name, n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     def max_pool(
@@ -180,8 +177,6 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        if not isinstance(input, Tensor) and (found := elsewhere(name)) is not None:
-            return found
         return _max_pool(
             name, n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
         )
@@ -252,8 +247,6 @@ def avg_pool1d(
         ceil_mode: Also a last window that ends outside of the input.
         count_include_pad: The zeros count in the mean.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
@@ -277,8 +270,6 @@ def avg_pool2d(
         count_include_pad: The zeros count in the mean.
         divisor_override: Divide the sums by this number instead.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -304,8 +295,6 @@ def avg_pool3d(
         count_include_pad: The zeros count in the mean.
         divisor_override: Divide the sums by this number instead.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _avg_pool(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -392,8 +381,6 @@ def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
     """Splits the last axis into ``output_size`` parts and takes their means."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
 
 
@@ -405,15 +392,11 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
         input: (N, C, H, W), or without N.
         output_size: One number, or one for each axis.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
     """:func:`adaptive_avg_pool2d` over the last three axes."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
 
 
@@ -452,8 +435,6 @@ def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the
             flattened plane of the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
 
 
@@ -500,8 +481,6 @@ def adaptive_max_pool2d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened
             plane of the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size, return_indices)
 
 
@@ -547,8 +526,6 @@ def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool =
         return_indices: Return ``(values, indices)``; the indices (int64) count within the
             flattened plane of the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size, return_indices)
 
 

@@ -19,7 +19,7 @@ from modtree._ops.registry import ops
 from modtree._tensor.creation import zeros
 from modtree._tensor.dtypes import float16, float32
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
+from modtree.core.elsewhere import run_elsewhere
 from modtree.core.families import functions_of
 
 
@@ -50,8 +50,8 @@ def recurrence(
         reverse: Run from the last step to the first.
         sizes: See above.
     """
-    if not isinstance(x, Tensor) and (found := elsewhere()) is not None:
-        return found
+    if not isinstance(x, Tensor):
+        return run_elsewhere(recurrence, mode, x, states, weights, projection, reverse, sizes)
     if x.dtype is float16:  # the sums of many steps need more digits
         given = [x, *states, *(w for w in (*weights, projection) if w is not None)]
         if any(t.dtype is not float16 for t in given):

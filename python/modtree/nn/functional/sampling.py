@@ -8,7 +8,6 @@ from modtree._ops import grid_sample as grid_sample_ops
 from modtree._ops.functions import stack
 from modtree._tensor.ranges import linspace
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -32,8 +31,6 @@ def affine_grid(theta: Tensor, size: Sizes, align_corners: bool | None = None) -
     Raises:
         ValueError: Matrices and sizes do not fit together.
     """
-    if not isinstance(theta, Tensor) and (found := elsewhere()) is not None:
-        return found
     if not theta.is_floating_point():
         raise ValueError(
             f"affine_grid: Expected theta to have floating point type, but got {theta.dtype}"
@@ -91,8 +88,6 @@ def grid_sample(
         ValueError: An unknown mode or padding mode.
         RuntimeError: The shapes or dtypes do not fit together.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     if mode not in _MODES:
         raise ValueError(
             f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "

@@ -14,7 +14,6 @@ from modtree import _C
 from modtree._ops import ctc as ctc_ops
 from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import checked_reduction
 
 __all__ = ["ctc_loss"]
@@ -53,8 +52,6 @@ def ctc_loss(
     Raises:
         RuntimeError: Lengths do not fit the tensors.
     """
-    if not isinstance(log_probs, Tensor) and (found := elsewhere()) is not None:
-        return found
     checked_reduction(reduction)
     if not log_probs.is_floating_point():
         raise NotImplementedError(f'"ctc_loss" not implemented for {log_probs.dtype}')

@@ -11,7 +11,6 @@ from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.creation import need_storage
 from modtree._tensor.ranges import arange
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.basic import renormalize_rows
 
@@ -52,8 +51,6 @@ def embedding_bag(
     Returns:
         (B, width); an empty bag gives zeros.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("embedding_bag", input, weight)
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
@@ -126,8 +123,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
     Without ``num_classes`` there are as many as the largest number needs.
     """
-    if not isinstance(tensor, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("one_hot", tensor)
     values = tensor._array
     if values.dtype != np.int64:

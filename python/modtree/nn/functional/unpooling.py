@@ -12,7 +12,6 @@ from modtree._C import as_tuple
 from modtree._ops import unpool as unpool_ops
 from modtree._tensor.random_creation import rand
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, tuple_of
 from modtree.nn.functional.activation import relu
 from modtree.nn.functional.pooling import (
@@ -153,8 +152,6 @@ def max_unpool1d(
         padding: Its padding.
         output_size: The size before the pooling, where several give the same after it.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -177,8 +174,6 @@ def max_unpool2d(
         output_size: The size before the pooling, (H, W) or with N and C, where several give the
             same after it.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -200,8 +195,6 @@ def max_unpool3d(
         padding: Its padding.
         output_size: The size before the pooling, (D, H, W) or with N and C.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -232,8 +225,6 @@ def _lp_pool_function(n: int, pool: Any, axes: str, sizes: str, which: str) -> _
         stride: Ints | None = None,
         ceil_mode: bool = False,
     ) -> Tensor:
-        if not isinstance(input, Tensor) and (found := elsewhere(f"lp_pool{n}d")) is not None:
-            return found
         return _lp_pool(pool, n, input, norm_type, kernel_size, stride, ceil_mode)
 
     lp_pool.__name__ = lp_pool.__qualname__ = f"lp_pool{n}d"
@@ -310,8 +301,6 @@ def fractional_max_pool2d_with_indices(
         output_ratio: Their number as a share of the input's size.
         return_indices: Without effect: it always does.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -366,8 +355,6 @@ def fractional_max_pool2d(
     Raises:
         ValueError: neither ``output_size`` nor ``output_ratio`` is given.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     found = _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
@@ -389,8 +376,6 @@ def fractional_max_pool3d_with_indices(
         output_ratio: Their number as a share of the input's size.
         return_indices: Without effect: it always does.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
@@ -441,7 +426,5 @@ def fractional_max_pool3d(
         return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened
             plane of the input.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     found = _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]

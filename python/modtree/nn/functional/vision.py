@@ -15,7 +15,6 @@ from modtree._C import as_dtype, as_tuple
 from modtree._ops import fold as fold_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import elsewhere
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 from modtree.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -67,8 +66,6 @@ def interpolate(
         antialias: When sizes shrink, average over as much as one new element covers (``"bilinear"``
             and ``"bicubic"``).
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("interpolate", input)
     n = input.dim() - 2
     if mode in _PLAIN and align_corners is not None:
@@ -340,8 +337,6 @@ def upsample_bilinear(
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C * r * r, H, W) becomes (..., C, H * r, W * r), r being ``upscale_factor``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("pixel_shuffle", input)
     r = upscale_factor
     _check_pixels("pixel_shuffle", "upscale_factor", input, r)
@@ -360,8 +355,6 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H * r, W * r) becomes (..., C * r * r, H, W), r being ``downscale_factor``."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("pixel_unshuffle", input)
     r = downscale_factor
     _check_pixels("pixel_unshuffle", "downscale_factor", input, r)
@@ -391,8 +384,6 @@ def _check_pixels(name: str, argument: str, input: Tensor, factor: int) -> None:
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleaves the channels of ``groups`` equal groups; the input is (N, C, ...)."""
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("channel_shuffle", input)
     if input.dim() < 3:
         raise RuntimeError(
@@ -434,8 +425,6 @@ def unfold(
         padding: Zeros around the image.
         stride: Distance of windows.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("unfold", input)
     patches = _patch_sizes("unfold", kernel_size, dilation, padding, stride)
     if input.dim() < 3:
@@ -478,8 +467,6 @@ def fold(
         padding: Zeros around the image, which are cut off.
         stride: Distance of windows.
     """
-    if not isinstance(input, Tensor) and (found := elsewhere()) is not None:
-        return found
     need_tensor("fold", input)
     if input.dim() not in (2, 3):
         raise RuntimeError(
