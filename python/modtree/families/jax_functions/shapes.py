@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of shapes, sums and choices on jax arrays, with torch's names and arguments."""
+"""Shapes of jax arrays, parts of them and new ones, with torch's names and arguments."""
 
 from __future__ import annotations
 
@@ -13,60 +13,47 @@ import jax.numpy as jnp
 import numpy as np
 
 from modtree.families.jax_functions._common import Array, dtype_of
-from modtree.families.jax_functions.keys import key_for
 
 __all__ = [
-    "amax",
-    "amin",
     "arange",
-    "argmax",
-    "argmin",
-    "bmm",
+    "broadcast_tensors",
     "broadcast_to",
     "cat",
     "chunk",
-    "clamp",
-    "cumsum",
+    "column_stack",
     "detach",
-    "einsum",
+    "diff",
+    "dstack",
     "empty_like",
     "flatten",
     "flip",
+    "fliplr",
+    "flipud",
     "full",
     "full_like",
-    "gather",
-    "index_select",
-    "logsumexp",
-    "masked_fill",
-    "max",
-    "mean",
-    "min",
+    "hstack",
+    "meshgrid",
     "movedim",
-    "multinomial",
     "new_zeros",
-    "norm",
     "ones",
     "ones_like",
     "permute",
+    "ravel",
     "repeat_interleave",
     "reshape",
     "roll",
-    "sort",
+    "rot90",
     "split",
     "squeeze",
     "stack",
-    "std",
-    "sum",
     "swapaxes",
-    "topk",
+    "t",
+    "tile",
     "transpose",
-    "tril",
-    "triu",
     "unbind",
     "unflatten",
     "unsqueeze",
-    "var",
-    "where",
+    "vstack",
     "zeros",
     "zeros_like",
 ]
@@ -146,6 +133,63 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     return tuple(jnp.moveaxis(input, dim, 0))
 
 
+def t(input: Array) -> Array:
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"t() expects at most 2 dimensions, got shape {tuple(input.shape)}: use transpose()"
+        )
+    return input.T
+
+
+def ravel(input: Array) -> Array:
+    return input.reshape(-1)
+
+
+def tile(input: Array, dims: Sequence[int]) -> Array:
+    return jnp.tile(input, tuple(dims))
+
+
+def hstack(tensors: Sequence[Array]) -> Array:
+    return jnp.hstack(list(tensors))
+
+
+def vstack(tensors: Sequence[Array]) -> Array:
+    return jnp.vstack(list(tensors))
+
+
+def dstack(tensors: Sequence[Array]) -> Array:
+    return jnp.dstack(list(tensors))
+
+
+def column_stack(tensors: Sequence[Array]) -> Array:
+    return jnp.column_stack(list(tensors))
+
+
+def broadcast_tensors(*tensors: Array) -> tuple[Array, ...]:
+    return tuple(jnp.broadcast_arrays(*tensors))
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Array, ...]:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    return tuple(jnp.meshgrid(*given, indexing=indexing))
+
+
+def diff(input: Array, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Array:
+    return jnp.diff(input, n, dim, prepend, append)
+
+
+def fliplr(input: Array) -> Array:
+    return jnp.fliplr(input)
+
+
+def flipud(input: Array) -> Array:
+    return jnp.flipud(input)
+
+
+def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
+    return jnp.rot90(input, k, (dims[0], dims[1]))
+
+
 def flip(input: Array, dims: Any) -> Array:
     return jnp.flip(input, dims)
 
@@ -158,175 +202,6 @@ def repeat_interleave(
     input: Array, repeats: Any, dim: int | None = None, *, output_size: int | None = None
 ) -> Array:
     return jnp.repeat(input, repeats, dim, total_repeat_length=output_size)
-
-
-# -- sums and choices ------------------------------------------------------------------------------
-
-
-def _axes(dim: Any) -> Any:
-    return tuple(dim) if isinstance(dim, (tuple, list)) else dim
-
-
-def sum(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Array:
-    return jnp.sum(input, _axes(dim), dtype_of(dtype), keepdims=keepdim)
-
-
-def mean(input: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Array:
-    return jnp.mean(input, _axes(dim), dtype_of(dtype), keepdims=keepdim)
-
-
-def var(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Array:
-    correction = int(unbiased) if correction is None else correction
-    return jnp.var(input, _axes(dim), ddof=correction, keepdims=keepdim)  # type: ignore[arg-type]
-
-
-def std(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Array:
-    return jnp.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
-
-
-def amax(input: Array, dim: Any = (), keepdim: bool = False) -> Array:
-    return jnp.max(input, _axes(dim) if dim != () else None, keepdims=keepdim)
-
-
-def amin(input: Array, dim: Any = (), keepdim: bool = False) -> Array:
-    return jnp.min(input, _axes(dim) if dim != () else None, keepdims=keepdim)
-
-
-def max(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    dim = dim if other is None else other
-    if dim is None:
-        return jnp.max(input)
-    if not isinstance(dim, int):
-        return jnp.maximum(input, dim)
-    return amax(input, dim, keepdim), argmax(input, dim, keepdim)
-
-
-def min(input: Array, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-    dim = dim if other is None else other
-    if dim is None:
-        return jnp.min(input)
-    if not isinstance(dim, int):
-        return jnp.minimum(input, dim)
-    return amin(input, dim, keepdim), argmin(input, dim, keepdim)
-
-
-def argmax(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return jnp.argmax(input, dim, keepdims=keepdim)
-
-
-def argmin(input: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return jnp.argmin(input, dim, keepdims=keepdim)
-
-
-def cumsum(input: Array, dim: int, *, dtype: Any = None) -> Array:
-    return jnp.cumsum(input, dim, dtype_of(dtype))
-
-
-def logsumexp(input: Array, dim: Any, keepdim: bool = False) -> Array:
-    return jax.nn.logsumexp(input, _axes(dim), keepdims=keepdim)
-
-
-def norm(
-    input: Array, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> Array:
-    x = input if dtype is None else input.astype(dtype_of(dtype))
-    p = 2 if p in (None, "fro") else p
-    if dim is None:
-        return jnp.linalg.norm(x.reshape(-1), p)
-    return jnp.linalg.norm(x, p, _axes(dim), keepdims=keepdim)
-
-
-def sort(
-    input: Array, dim: int = -1, descending: bool = False, stable: bool = False
-) -> tuple[Array, Array]:
-    order = jnp.argsort(input, dim, stable=True, descending=descending)
-    return jnp.take_along_axis(input, order, dim), order
-
-
-def topk(
-    input: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Array, Array]:
-    x = jnp.moveaxis(input, dim, -1)
-    values, places = jax.lax.top_k(x if largest else -x, k)
-    values = values if largest else -values
-    return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim)
-
-
-def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
-    dim = dim % input.ndim if input.ndim else 0
-    # Only a part of the other axes may be wanted.
-    part = tuple(slice(None if i == dim else n) for i, n in enumerate(index.shape))
-    return jnp.take_along_axis(input[part], index, dim)
-
-
-def index_select(input: Array, dim: int, index: Array) -> Array:
-    return jnp.take(input, index, dim)
-
-
-def where(condition: Array, input: Any = None, other: Any = None) -> Any:
-    if input is None and other is None:
-        return jnp.where(condition)
-    return jnp.where(condition, input, other)
-
-
-def clamp(input: Array, min: Any = None, max: Any = None) -> Array:
-    return jnp.clip(input, min, max)
-
-
-def masked_fill(input: Array, mask: Array, value: Any) -> Array:
-    return jnp.where(mask, jnp.asarray(value, input.dtype), input)
-
-
-def tril(input: Array, diagonal: int = 0) -> Array:
-    return jnp.tril(input, diagonal)
-
-
-def triu(input: Array, diagonal: int = 0) -> Array:
-    return jnp.triu(input, diagonal)
-
-
-def einsum(equation: str, *operands: Any) -> Array:
-    parts = (
-        operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-    )
-    return jnp.einsum(equation, *parts)
-
-
-def bmm(input: Array, mat2: Array) -> Array:
-    return input @ mat2
-
-
-def multinomial(
-    input: Array,
-    num_samples: int,
-    replacement: bool = False,
-    *,
-    generator: Any = None,
-    key: Any = None,
-) -> Array:
-    if generator is not None:
-        raise NotImplementedError("multinomial: jax draws from keys, leave generator away: key=")
-    key, logits = key_for("multinomial", input, key), jnp.log(input)
-    if replacement:
-        shape = (num_samples, *logits.shape[:-1])
-        return jnp.moveaxis(jax.random.categorical(key, logits, -1, shape), 0, -1)
-    # The largest of the logarithms with noise of Gumbel's are samples without replacement.
-    noise = jax.random.gumbel(key, logits.shape, logits.dtype)
-    return jax.lax.top_k(logits + noise, num_samples)[1]
 
 
 # -- new arrays ------------------------------------------------------------------------------------
