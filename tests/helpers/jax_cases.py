@@ -361,3 +361,87 @@ CASES["fold"] = lambda d: ((d.x(2, 12, 12), (4, 5), 2), {})
 CASES["pixel_shuffle"] = lambda d: ((d.x(2, 8, 3, 2), 2), {})
 CASES["pixel_unshuffle"] = lambda d: ((d.x(2, 2, 4, 6), 2), {})
 CASES["channel_shuffle"] = lambda d: ((d.x(2, 6, 3, 2), d.one_of(2, 3)), {})
+
+
+@case("grid_sample")
+def _grid_sample(d: Draw) -> Case:
+    n = d.one_of(2, 2, 3)
+    modes = ("bilinear", "nearest", "bicubic")[: 5 - n]
+    grid = d.x(2, *d.sizes(n, 1, 4), n, low=-1.6, high=1.6)
+    return (d.x(2, 3, *d.sizes(n, 1, 5)), grid), {
+        "mode": d.one_of(*modes),
+        "padding_mode": d.one_of("zeros", "border", "reflection"),
+        "align_corners": d.one_of(True, False),
+    }
+
+
+for _mode in ("bilinear", "nearest", "bicubic"):
+    for _padding in ("zeros", "border", "reflection"):
+        CASES[f"grid_sample:{_mode}_{_padding}"] = lambda d, mode=_mode, padding=_padding: (
+            (d.x(2, 2, 4, 5), d.x(2, 3, 4, 2, low=-2.5, high=2.5)),
+            {"mode": mode, "padding_mode": padding, "align_corners": d.one_of(True, False)},
+        )
+CASES["affine_grid:volume"] = lambda d: ((d.x(2, 3, 4), [2, 1, 3, 1, 4], False), {})
+
+
+@case("max_unpool1d", "max_unpool2d", "max_unpool3d")
+def _max_unpool(d: Draw, name: str) -> Case:
+    n = int(name[10])
+    sizes = d.sizes(n, 2, 4)
+    # Different places in each plane: the last of several at one place is not defined.
+    count, total = int(np.prod(sizes)), int(np.prod([2 * s for s in sizes]))
+    planes = [d.rng.permutation(total)[:count] for _ in range(2 * 3)]
+    indices = np.stack(planes).reshape(2, 3, *sizes).astype(np.int64)
+    wanted = d.one_of(None, tuple(2 * s + d.int(0, 1) for s in sizes))
+    return (d.x(2, 3, *sizes), indices, 2), {"output_size": wanted}
+
+
+@case("fractional_max_pool2d", "fractional_max_pool3d")
+def _fractional(d: Draw, name: str) -> Case:
+    n = int(name[-2])
+    wanted = d.one_of({"output_size": d.sizes(n, 2, 3)}, {"output_ratio": (0.5, 0.4, 0.6)[:n]})
+    more = {"return_indices": d.one_of(True, False), "_random_samples": d.x(2, 3, n, low=0)}
+    return (d.x(2, 3, *d.sizes(n)), 2), wanted | more
+
+
+CASES["lp_pool2d:inf"] = lambda d: ((d.x(2, 2, 6, 5), np.inf, 2), {})
+CASES["pdist"] = lambda d: ((d.x(d.int(1, 5), 3), d.one_of(1.0, 2.0, 3.0, np.inf)), {})
+CASES["multilabel_margin_loss"] = lambda d: (
+    (d.x(3, 4), np.array([[3, 0, -1, 1], [0, -1, 2, 2], [-1, 1, 1, 1]])),
+    _reduction(d),
+)
+CASES["multilabel_margin_loss:vector"] = lambda d: ((d.x(4), np.array([2, 1, -1, 0])), {})
+CASES["triplet_margin_with_distance_loss"] = lambda d: (
+    (d.x(5, 4), d.x(5, 4), d.x(5, 4)),
+    {"swap": d.one_of(True, False), "margin": 0.7, **_reduction(d)},
+)
+CASES["linear_cross_entropy"] = lambda d: (
+    (d.x(3, 4), d.x(5, 4), d.ids(5, 3)),
+    {
+        "linear_bias": d.one_of(None, d.x(5)),
+        "label_smoothing": d.one_of(0.0, 0.2),
+        "ignore_index": d.one_of(None, 2),
+        **_reduction(d),
+    },
+)
+CASES["linear_cross_entropy:places"] = lambda d: ((d.x(3, 4), d.x(5, 2, 4), d.ids(5, 3, 2)), {})
+
+
+@case("embedding:max_norm", "embedding_bag:max_norm")
+def _max_norm(d: Draw, name: str) -> Case:
+    more: dict[str, Any] = {"max_norm": 1.5, "norm_type": d.one_of(1.0, 2.0)}
+    if "bag" not in name:  # torch takes other rows' numbers there
+        more["scale_grad_by_freq"] = True
+    return (d.ids(6, 3, 4), d.x(6, 3)), more
+
+
+@case("interpolate:antialias")
+def _antialias(d: Draw) -> Case:
+    more: dict[str, Any] = {"mode": d.one_of("bilinear", "bicubic"), "antialias": True}
+    more |= d.one_of({"size": d.sizes(2, 1, 9)}, {"scale_factor": (1.7, 0.4)})
+    return (d.x(2, 2, *d.sizes(2, 4, 9)),), more | {"align_corners": d.one_of(True, False)}
+
+
+@case("upsample", "upsample_nearest", "upsample_bilinear")
+def _upsample(d: Draw) -> Case:
+    return (d.x(2, 2, 3, 4), d.sizes(2, 2, 6)), {}

@@ -47,7 +47,7 @@ def of_torch(name: str, args: Any, kwargs: Any) -> tuple[list[np.ndarray], list[
         if torch.is_tensor(args[i]):
             args[i].requires_grad_(False)
         leaves = [leaf for leaf in leaves if leaf.requires_grad]
-    for key in ("weight", "pos_weight"):
+    for key in UNDERIVED:
         if key in kwargs and torch.is_tensor(kwargs[key]):
             kwargs[key].requires_grad_(False)
     leaves = [leaf for leaf in leaves if leaf.requires_grad]
@@ -64,12 +64,13 @@ def factors(shape: Any) -> Any:
 
 
 # Arguments that torch has no gradient for.
+UNDERIVED = ("weight", "pos_weight", "_random_samples")
 CONSTANT = {"batch_norm": (1, 2), "binary_cross_entropy": (2,), "soft_margin_loss": (1,)}
 
 
 def of_jax(name: str, args: Any, kwargs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
     places = [i for i, a in enumerate(args) if is_inexact(a) and i not in CONSTANT.get(name, ())]
-    keys = [k for k, v in kwargs.items() if is_inexact(v) and k not in ("weight", "pos_weight")]
+    keys = [k for k, v in kwargs.items() if is_inexact(v) and k not in UNDERIVED]
     arrays = [jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
     named = {k: jax.numpy.asarray(v) if isinstance(v, np.ndarray) else v for k, v in kwargs.items()}
 
@@ -109,3 +110,38 @@ def test_values_and_gradients_are_those_of_torch(key):
             got = of_jax(name, args, kwargs)
         close(got[0], expected[0])
         close(got[1], expected[1])
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_ctc_loss_and_its_gradients_by_logits_are_those_of_torch(number):
+    d = Draw(number)
+    steps, count, classes = d.int(3, 8), d.int(1, 3), d.int(2, 4)
+    logits = d.x(steps, count, classes)
+    lengths = d.rng.integers(0, 4, count)
+    used = d.rng.integers(1, steps + 1, count)
+    labels = d.ids(classes - 1, count, 3) + 1
+    if number % 2:  # one after the other
+        labels = np.concatenate([row[:n] for row, n in zip(labels, lengths, strict=True)])
+    more = {"reduction": d.one_of("none", "sum", "mean"), "zero_infinity": True}
+    x = torch.tensor(logits, requires_grad=True)
+    expected = torch.nn.functional.ctc_loss(
+        x.log_softmax(-1), torch.tensor(labels), torch.tensor(used), torch.tensor(lengths), **more
+    )
+    expected.sum().backward()
+
+    def loss(x):
+        logs = F.log_softmax(x, -1)
+        got = F.ctc_loss(logs, jax.numpy.asarray(labels), used, lengths, **more)
+        return got.sum(), got
+
+    grads, got = jax.jit(jax.grad(loss, has_aux=True))(jax.numpy.asarray(logits))
+    close([np.asarray(got)], [expected.detach().numpy()])
+    close([np.asarray(grads)], [x.grad.numpy()])
+
+
+def test_ctc_loss_of_labels_that_do_not_fit_is_infinite():
+    logs = F.log_softmax(jax.numpy.zeros((2, 4)), -1)
+    loss = F.ctc_loss(logs, jax.numpy.array([1, 1]), [2], [2], reduction="none")
+    assert loss.shape == () and np.isinf(loss)
+    with pytest.raises(RuntimeError, match="value at most 2"):
+        F.ctc_loss(logs, jax.numpy.array([1, 1]), [3], [2])

@@ -14,14 +14,18 @@ from modtree.families.jax_functions.dropout import *
 from modtree.families.jax_functions.keys import hold_key, keys
 from modtree.families.jax_functions.linear import *
 from modtree.families.jax_functions.loss import *
+from modtree.families.jax_functions.margin_loss import *
 from modtree.families.jax_functions.normalization import *
 from modtree.families.jax_functions.pointwise import *
 from modtree.families.jax_functions.pooling import *
 from modtree.families.jax_functions.products import *
 from modtree.families.jax_functions.recurrent import recurrence
 from modtree.families.jax_functions.reductions import *
+from modtree.families.jax_functions.sampling import *
 from modtree.families.jax_functions.selection import *
+from modtree.families.jax_functions.sequence_loss import *
 from modtree.families.jax_functions.shapes import *
+from modtree.families.jax_functions.unpooling import *
 from modtree.families.jax_functions.vision import *
 
 # Written out: checkers do not read a sum of the parts' lists.
@@ -32,44 +36,48 @@ __all__ = [
     "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices",
     "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "affine_grid", "all", "allclose",
     "alpha_dropout", "amax", "amin", "angle", "any", "arange", "argmax", "argmin", "argsort",
-    "asin", "asinh", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d", "avg_pool3d", "baddbmm",
-    "batch_norm", "batch_norm_and_statistics", "bilinear", "binary_cross_entropy",
+    "asarray", "asin", "asinh", "atan", "atan2", "atanh", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "baddbmm", "batch_norm", "batch_norm_and_statistics", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "bitwise_and", "bitwise_left_shift", "bitwise_not",
     "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "broadcast_tensors", "broadcast_to",
     "cat", "ceil", "celu", "celu_", "channel_shuffle", "chunk", "clamp", "clamp_max", "clamp_min",
     "column_stack", "conj", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "copysign", "cos", "cosh", "cosine_embedding_loss",
-    "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "cumprod", "cumsum", "deg2rad",
-    "detach", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout", "dropout1d",
-    "dropout2d", "dropout3d", "dstack", "einsum", "elu", "elu_", "embedding", "embedding_bag",
-    "empty_like", "eq", "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
+    "cosine_similarity", "count_nonzero", "cross", "cross_entropy", "ctc_loss", "cumprod", "cumsum",
+    "deg2rad", "detach", "diag", "diagonal", "diff", "digamma", "div", "dot", "dropout",
+    "dropout1d", "dropout2d", "dropout3d", "dstack", "einsum", "elu", "elu_", "embedding",
+    "embedding_bag", "empty_like", "eq", "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expm1",
     "feature_alpha_dropout", "flatten", "flip", "fliplr", "flipud", "floor", "floor_divide", "fmax",
-    "fmin", "fmod", "fold", "frac", "full", "full_like", "gather", "gaussian_nll_loss", "gcd", "ge",
-    "gelu", "glu", "group_norm", "gt", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",
-    "hardtanh", "hardtanh_", "heaviside", "hinge_embedding_loss", "hold_key", "hstack",
-    "huber_loss", "hypot", "index_add", "index_select", "inner", "instance_norm",
-    "instance_norm_and_statistics", "interpolate", "isclose", "isfinite", "isin", "isinf", "isnan",
-    "keys", "kl_div", "kron", "l1_loss", "layer_norm", "lcm", "le", "leaky_relu", "leaky_relu_",
-    "lerp", "lgamma", "linear", "local_response_norm", "log", "log10", "log1p", "log2",
-    "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logit", "logsigmoid", "logsumexp", "lp_pool1d", "lp_pool2d",
-    "lp_pool3d", "lt", "margin_ranking_loss", "masked_fill", "masked_select", "matmul",
-    "matrix_exp", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d",
-    "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean",
+    "fmin", "fmod", "fold", "frac", "fractional_max_pool2d", "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d", "fractional_max_pool3d_with_indices", "full", "full_like", "gather",
+    "gaussian_nll_loss", "gcd", "ge", "gelu", "glu", "grid_sample", "group_norm", "gt",
+    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
+    "heaviside", "hinge_embedding_loss", "hold_key", "hstack", "huber_loss", "hypot", "index_add",
+    "index_select", "inner", "instance_norm", "instance_norm_and_statistics", "interpolate",
+    "isclose", "isfinite", "isin", "isinf", "isnan", "keys", "kl_div", "kron", "l1_loss",
+    "layer_norm", "lcm", "le", "leaky_relu", "leaky_relu_", "lerp", "lgamma", "linear",
+    "linear_cross_entropy", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
+    "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "logit", "logsigmoid", "logsumexp", "lp_pool1d", "lp_pool2d", "lp_pool3d", "lt",
+    "margin_ranking_loss", "masked_fill", "masked_select", "matmul", "matrix_exp", "max",
+    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
+    "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maximum", "mean",
     "meshgrid", "min", "minimum", "mish", "mm", "movedim", "mse_loss", "mul",
-    "multi_head_attention_forward", "multi_margin_loss", "multilabel_soft_margin_loss",
-    "multinomial", "mv", "nan_to_num", "nanmean", "nansum", "narrow", "native_channel_shuffle",
-    "ne", "neg", "new_zeros", "nextafter", "nll_loss", "nonzero", "norm", "normalize", "one_hot",
-    "ones", "ones_like", "outer", "pad", "pairwise_distance", "permute", "pixel_shuffle",
-    "pixel_unshuffle", "poisson_nll_loss", "pow", "prelu", "prod", "rad2deg", "ravel", "reciprocal",
-    "recurrence", "relu", "relu6", "relu_", "remainder", "repeat_interleave", "reshape", "rms_norm",
-    "roll", "rot90", "round", "rrelu", "rrelu_", "rsqrt", "scaled_dot_product_attention", "scatter",
-    "scatter_add", "searchsorted", "select", "selu", "selu_", "sgn", "sigmoid", "sign", "signbit",
-    "silu", "sin", "sinc", "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
-    "softplus", "softshrink", "softsign", "sort", "split", "sqrt", "square", "squeeze", "stack",
-    "std", "std_mean", "sub", "sum", "swapaxes", "t", "take", "take_along_dim", "tan", "tanh",
-    "tanhshrink", "tensordot", "threshold", "threshold_", "tile", "topk", "trace", "transpose",
-    "tril", "triplet_margin_loss", "triu", "true_divide", "trunc", "unbind", "unflatten", "unfold",
-    "unsqueeze", "var", "var_mean", "vdot", "vstack", "where", "xlogy", "zeros", "zeros_like",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "multinomial", "mv", "nan_to_num", "nanmean", "nansum", "narrow",
+    "native_channel_shuffle", "ne", "neg", "new_zeros", "nextafter", "nll_loss", "nonzero", "norm",
+    "normalize", "one_hot", "ones", "ones_like", "outer", "pad", "pairwise_distance", "pdist",
+    "permute", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "pow", "prelu", "prod",
+    "rad2deg", "ravel", "reciprocal", "recurrence", "relu", "relu6", "relu_", "remainder",
+    "repeat_interleave", "reshape", "rms_norm", "roll", "rot90", "round", "rrelu", "rrelu_",
+    "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add", "searchsorted", "select",
+    "selu", "selu_", "sgn", "sigmoid", "sign", "signbit", "silu", "sin", "sinc", "sinh",
+    "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink",
+    "softsign", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "sub",
+    "sum", "swapaxes", "t", "take", "take_along_dim", "tan", "tanh", "tanhshrink", "tensordot",
+    "threshold", "threshold_", "tile", "topk", "trace", "transpose", "tril", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss", "triu", "true_divide", "trunc", "unbind", "unflatten",
+    "unfold", "unsqueeze", "upsample", "upsample_bilinear", "upsample_nearest", "var", "var_mean",
+    "vdot", "vstack", "where", "xlogy", "zeros", "zeros_like",
 ]
 # fmt: on

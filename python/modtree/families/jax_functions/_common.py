@@ -12,6 +12,7 @@ import numpy as np
 
 Array = Any  # jax.Array, or a tracer
 Ints = Any  # one int, or one for each axis
+Flag = bool | None
 
 
 def each(value: Ints, n: int) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ __all__ = [
     "normalize",
     "one_hot",
     "pairwise_distance",
+    "pdist",
 ]
 
 
@@ -41,21 +42,33 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Array:
-    _refuse_changes("embedding", max_norm, scale_grad_by_freq)
-    rows = jnp.take(weight, jnp.asarray(input), axis=0)
+    rows = _rows(jnp.asarray(input), weight, max_norm, norm_type, scale_grad_by_freq)
     if padding_idx is None:
         return rows
     is_padding = (input == padding_idx % weight.shape[0])[..., None]
     return jnp.where(is_padding, jax.lax.stop_gradient(rows), rows)
 
 
-def _refuse_changes(name: str, max_norm: float | None, by_frequency: bool) -> None:
+def _with_value(x: Array, value: Array) -> Array:
+    """Another value with the gradient of x."""
+    return x + jax.lax.stop_gradient(value - x)
+
+
+def _rows(
+    input: Array, weight: Array, max_norm: float | None, norm_type: float, by_frequency: bool
+) -> Array:
+    """Rows of a table, none of which is longer than ``max_norm``. The table itself cannot change,
+    and what is returned is the same as if it did.
+    """
+    rows = jnp.take(weight, input, axis=0)
     if max_norm is not None:
-        raise NotImplementedError(
-            f"{name}: max_norm scales rows of the table in place, and jax arrays cannot change"
-        )
+        norms = jnp.linalg.norm(rows, norm_type, axis=-1, keepdims=True)
+        shorter = jnp.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
+        rows = _with_value(rows, shorter)
     if by_frequency:
-        raise NotImplementedError(f"{name}: scale_grad_by_freq is not available for jax arrays")
+        counts = jnp.zeros(weight.shape[0], rows.dtype).at[input.reshape(-1)].add(1)
+        rows = _with_value(rows / jnp.take(counts, input)[..., None], rows)
+    return rows
 
 
 def embedding_bag(
@@ -71,7 +84,6 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Array:
-    _refuse_changes("embedding_bag", max_norm, scale_grad_by_freq)
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     input = jnp.asarray(input)
@@ -88,7 +100,7 @@ def embedding_bag(
         count = starts.shape[0]
         bags = jnp.searchsorted(starts, jnp.arange(input.shape[0]), side="right") - 1
         factors = per_sample_weights
-    rows = jnp.take(weight, input, axis=0)
+    rows = _rows(input, weight, max_norm, norm_type, scale_grad_by_freq)
     rows = rows if factors is None else rows * factors[:, None]
     counted = jnp.ones(input.shape, bool)
     if padding_idx is not None:
@@ -139,3 +151,12 @@ def pairwise_distance(
     x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Array:
     return _norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def pdist(input: Array, p: float = 2) -> Array:
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
+    first, second = jnp.triu_indices(input.shape[0], 1)
+    return _norm(input[first] - input[second], p, -1, False)

@@ -9,31 +9,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from modtree.families.jax_functions._common import Array, reduced, reduction_of
-from modtree.families.jax_functions.linear import cosine_similarity, pairwise_distance
+from modtree.families.jax_functions._common import Array, Flag, reduced, reduction_of
+from modtree.families.jax_functions.linear import linear
 
 __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
     "cross_entropy",
     "gaussian_nll_loss",
-    "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
-    "margin_ranking_loss",
+    "linear_cross_entropy",
     "mse_loss",
-    "multi_margin_loss",
-    "multilabel_soft_margin_loss",
     "nll_loss",
     "poisson_nll_loss",
     "smooth_l1_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
 ]
-
-Flag = bool | None
 
 
 def _weighted(loss: Array, weight: Array | None, reduction: str) -> Array:
@@ -230,6 +222,39 @@ def _of_probabilities(
     return loss.mean() if reduction == "mean" else reduced(loss, reduction)
 
 
+def linear_cross_entropy(
+    input: Array,
+    linear_weight: Array,
+    target: Array,
+    *,
+    linear_bias: Array | None = None,
+    weight: Array | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Array:
+    if input.ndim not in (1, 2) or linear_weight.ndim < 2:
+        raise RuntimeError(
+            f"linear_cross_entropy: expected an input of 1 or 2 dimensions and a weight of at "
+            f"least 2, got shapes {tuple(input.shape)} and {tuple(linear_weight.shape)}"
+        )
+    places = linear_weight.shape[:-1]
+    shape = (*input.shape[:-1], *places)
+    if target.shape == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    return cross_entropy(
+        logits.reshape(shape),
+        target,
+        weight=weight,
+        reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+    )
+
+
 def gaussian_nll_loss(
     input: Array,
     target: Array,
@@ -265,112 +290,4 @@ def poisson_nll_loss(
         large = jnp.where(target > 1, target, 1)
         stirling = large * jnp.log(large) - large + 0.5 * jnp.log(2 * math.pi * large)
         loss = loss + jnp.where(target > 1, stirling, 0)
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-# -- margins ---------------------------------------------------------------------------------------
-
-
-def margin_ranking_loss(
-    input1: Array,
-    input2: Array,
-    target: Array,
-    margin: float = 0,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    loss = jax.nn.relu(-target * (input1 - input2) + margin)
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-def hinge_embedding_loss(
-    input: Array,
-    target: Array,
-    margin: float = 1.0,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    loss = jnp.where(target == 1, input, jax.nn.relu(margin - input))
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-def soft_margin_loss(
-    input: Array,
-    target: Array,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    return reduced(jax.nn.softplus(-target * input), reduction_of(size_average, reduce, reduction))
-
-
-def multilabel_soft_margin_loss(
-    input: Array,
-    target: Array,
-    weight: Array | None = None,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    positive, negative = jax.nn.log_sigmoid(input), jax.nn.log_sigmoid(-input)
-    loss = -(target * positive + (1 - target) * negative)
-    loss = (loss if weight is None else loss * weight).mean(-1)
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-def multi_margin_loss(
-    input: Array,
-    target: Array,
-    p: int = 1,
-    margin: float = 1.0,
-    weight: Array | None = None,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    rows = input if input.ndim == 2 else input[None]
-    labels = jnp.asarray(target).reshape(-1)
-    own = jnp.take_along_axis(rows, labels[:, None], 1)
-    loss = jax.nn.relu(margin - own + rows) ** p
-    loss = loss if weight is None else loss * jnp.take(weight, labels)[:, None]
-    is_other = jnp.arange(rows.shape[1]) != labels[:, None]
-    loss = jnp.where(is_other, loss, 0).sum(1) / rows.shape[1]
-    loss = loss if input.ndim == 2 else loss[0]
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-def cosine_embedding_loss(
-    input1: Array,
-    input2: Array,
-    target: Array,
-    margin: float = 0,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    cosine = cosine_similarity(input1, input2, -1)
-    loss = jnp.where(target == 1, 1 - cosine, jax.nn.relu(cosine - margin))
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
-
-
-def triplet_margin_loss(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
-    margin: float = 1.0,
-    p: float = 2,
-    eps: float = 1e-6,
-    swap: bool = False,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    def distance(a: Array, b: Array) -> Array:
-        return pairwise_distance(a, b, p, eps)
-
-    far = distance(anchor, negative)
-    far = jnp.minimum(far, distance(positive, negative)) if swap else far
-    loss = jax.nn.relu(margin + distance(anchor, positive) - far)
     return reduced(loss, reduction_of(size_average, reduce, reduction))

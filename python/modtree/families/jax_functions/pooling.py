@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -176,6 +177,10 @@ def _lp_pool(
     stride: Ints | None,
     ceil_mode: bool,
 ) -> Array:
+    if math.isinf(norm_type):
+        sign = 1 if norm_type > 0 else -1  # the smallest is minus the largest of their minus
+        x = jnp.abs(input) * sign
+        return _max_pool(n, x, kernel_size, stride, 0, 1, ceil_mode, False) * sign
     mean = _avg_pool(n, input**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
     count = float(np.prod(each(kernel_size, n)))
     return (jnp.sign(mean) * jax.nn.relu(jnp.abs(mean)) * count) ** (1.0 / norm_type)

@@ -25,21 +25,24 @@ def recurrence(
     sizes: tuple[int, ...] | None = None,
 ) -> tuple[Array, ...]:
     """As ``modtree.nn.functional.recurrent.recurrence``."""
-    if sizes is not None:
-        raise NotImplementedError(
-            "packed sequences are not available for jax arrays: pad them, and mask the results"
-        )
     w_input, w_hidden, b_input, b_hidden = weights
+    batch = jnp.arange(x.shape[1])[:, None]
 
-    def step(now: tuple[Array, ...], inner: Array) -> tuple[tuple[Array, ...], Array]:
+    def step(now: tuple[Array, ...], given: Any) -> tuple[tuple[Array, ...], Array]:
+        inner, size = given
         outer = linear(now[0], w_hidden, b_hidden)
         after = _STEPS[mode](inner, outer, now)
         if projection is not None:
             after = (linear(after[0], projection), *after[1:])
+        if size is not None:  # sequences that are shorter have ended, or do not begin yet
+            after = tuple(
+                jnp.where(batch < size, new, old) for new, old in zip(after, now, strict=True)
+            )
         return after, after[0]
 
     # The products with the inputs of all steps are one product.
-    last, outputs = jax.lax.scan(step, tuple(states), linear(x, w_input, b_input), reverse=reverse)
+    inputs = linear(x, w_input, b_input), None if sizes is None else jnp.asarray(sizes)
+    last, outputs = jax.lax.scan(step, tuple(states), inputs, reverse=reverse)
     return (outputs, *last)
 
 

@@ -16,6 +16,7 @@ from modtree.families.jax_functions._common import Array, dtype_of
 
 __all__ = [
     "arange",
+    "asarray",
     "broadcast_tensors",
     "broadcast_to",
     "cat",
@@ -210,6 +211,10 @@ def repeat_interleave(
 def _shape(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
     return tuple(map(operator.index, given))
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None) -> Array:
+    return jnp.asarray(obj, dtype_of(dtype), device=device)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None) -> Array:

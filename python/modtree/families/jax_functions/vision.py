@@ -19,7 +19,6 @@ from modtree.families.jax_functions.pooling import (
 )
 
 __all__ = [
-    "affine_grid",
     "channel_shuffle",
     "fold",
     "interpolate",
@@ -28,6 +27,9 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -75,17 +77,40 @@ def _linear(size: int, places: np.ndarray) -> np.ndarray:
     return weights
 
 
+def _cubic_weight(distance: np.ndarray, a: float) -> np.ndarray:
+    x = np.abs(distance)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
 def _cubic(size: int, places: np.ndarray) -> np.ndarray:
-    a = -0.75
     base = np.floor(places).astype(int)
     weights = np.zeros((len(places), size))
     for offset in range(-1, 3):
-        x = np.abs(places - (base + offset))
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = (((x - 5) * x + 8) * x - 4) * a
-        factor = np.where(x <= 1, near, np.where(x < 2, far, 0))
+        factor = _cubic_weight(places - (base + offset), -0.75)
         np.add.at(weights, (np.arange(len(places)), np.clip(base + offset, 0, size - 1)), factor)
     return weights
+
+
+def _covering(
+    size: int, wanted: int, scale: float | None, align: bool, is_cubic: bool
+) -> np.ndarray:
+    """The weights of all elements that a wanted one covers, at least as many as without."""
+    if align:
+        step = (size - 1) / (wanted - 1) if wanted > 1 else 0.0
+    else:
+        step = size / wanted if scale is None else 1.0 / scale
+    shrink = max(step, 1.0)
+    half = (2.0 if is_cubic else 1.0) * shrink
+    centre = (np.arange(wanted) + 0.5) * step
+    begin = np.maximum((centre - half + 0.5).astype(int), 0)
+    end = np.minimum((centre + half + 0.5).astype(int), size)
+    place = np.arange(size)
+    distance = (place - centre[:, None] + 0.5) / shrink
+    weights = _cubic_weight(distance, -0.5) if is_cubic else np.maximum(1 - np.abs(distance), 0)
+    weights = np.where((place >= begin[:, None]) & (place < end[:, None]), weights, 0)
+    return weights / weights.sum(1, keepdims=True)
 
 
 def _nearest(size: int, wanted: int, scale: float | None, exact: bool) -> np.ndarray:
@@ -108,8 +133,10 @@ def interpolate(
     antialias: bool = False,
 ) -> Array:
     n = input.ndim - 2
-    if antialias:
-        raise NotImplementedError("interpolate: antialias is not available for jax arrays")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(
+            f"interpolate: antialias is for the modes 'bilinear' and 'bicubic', got {mode!r}"
+        )
     if mode not in ("nearest", "nearest-exact", "area", *_SMOOTH) or _SMOOTH.get(mode, n) != n:
         raise NotImplementedError(f"interpolate: no mode {mode!r} for {input.ndim} dimensions")
     if (size is None) == (scale_factor is None):
@@ -127,23 +154,36 @@ def interpolate(
     x = input
     for axis, (wanted, scale) in enumerate(zip(sizes, scales, strict=True), 2):
         old = x.shape[axis]
+        if antialias and wanted == old:
+            continue
         if mode.startswith("nearest"):
             x = jnp.take(x, jnp.asarray(_nearest(old, wanted, scale, mode != "nearest")), axis)
             continue
-        places = _places(old, wanted, scale, bool(align_corners))
-        weights = (_cubic if mode == "bicubic" else _linear)(old, places)
+        if antialias:
+            weights = _covering(old, wanted, scale, bool(align_corners), mode == "bicubic")
+        else:
+            places = _places(old, wanted, scale, bool(align_corners))
+            weights = (_cubic if mode == "bicubic" else _linear)(old, places)
         x = jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ jnp.asarray(weights.T, x.dtype), -1, axis)
     return x
 
 
-def affine_grid(theta: Array, size: Sequence[int], align_corners: bool | None = None) -> Array:
-    axes = []
-    for wanted in size[2:]:
-        line = np.linspace(-1, 1, wanted) if wanted > 1 else np.zeros(1)
-        axes.append(line if align_corners else line * (wanted - 1) / wanted)
-    grids = np.meshgrid(*axes, indexing="ij")[::-1]  # x comes first
-    base = np.stack([*grids, np.ones(tuple(size[2:]))], -1)
-    return jnp.einsum("...k,nik->n...i", jnp.asarray(base, theta.dtype), theta)
+def upsample(
+    input: Array,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Array:
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Array, size: Any = None, scale_factor: Any = None) -> Array:
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Array, size: Any = None, scale_factor: Any = None) -> Array:
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
 # -- patches ---------------------------------------------------------------------------------------
