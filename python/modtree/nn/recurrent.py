@@ -14,7 +14,7 @@ from modtree.nn import functional as F
 from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.recurrent import recurrence, zeros_of
 from modtree.nn.recurrent_cell import _Recurrent
-from modtree.nn.utils.rnn import PackedSequence, padded_steps, picked_steps
+from modtree.nn.utils.rnn import PackedSequence, in_order, padded_steps, picked_steps
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
@@ -257,10 +257,10 @@ class RNNBase(_Recurrent):
         if states is not None:
             self._check_states(states, sizes[0])
             if input.sorted_indices is not None:
-                states = [s.index_select(1, input.sorted_indices) for s in states]
+                states = [in_order(s, input.sorted_indices) for s in states]
         output, last = self._layers(padded_steps(input.data, sizes), states, sizes)
         if input.unsorted_indices is not None:
-            last = [s.index_select(1, input.unsorted_indices) for s in last]
+            last = [in_order(s, input.unsorted_indices) for s in last]
         packed = PackedSequence(
             picked_steps(output, sizes),
             input.batch_sizes,

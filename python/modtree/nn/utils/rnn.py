@@ -10,9 +10,9 @@ import numpy as np
 
 from modtree import _imports
 from modtree._C import from_array
-from modtree._ops.join import cat, stack
-from modtree._tensor.creation import full
+from modtree._ops.functions import cat, index_select, masked_fill, stack, transpose
 from modtree._tensor.tensor import Tensor
+from modtree.core.families import functions_of
 
 __all__ = [
     "PackedSequence",
@@ -35,7 +35,8 @@ class _Fields(NamedTuple):
 
 class PackedSequence(_Fields):
     """Sequences one step after the other, the longest sequence first in each step. Made by the
-    functions of this module.
+    functions of this module. Sizes and orders are tensors of modtree, whatever library the data are
+    of: in a function that jax traces, pack there, with lengths that are numbers.
 
     Attributes:
         data: The first step of all sequences, then the second of those that have one, ...: (sum of
@@ -87,6 +88,18 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return None if permutation is None else from_array(np.argsort(permutation._array))
 
 
+def _beside(x: Tensor, array: np.ndarray) -> Tensor:
+    """An array as a tensor of the library of x."""
+    if isinstance(x, Tensor):
+        return from_array(array)
+    return functions_of(x).asarray(array)
+
+
+def in_order(x: Tensor, order: Tensor) -> Tensor:
+    """The sequences of (time, batch, ...) in another order."""
+    return index_select(x, 1, _beside(x, order._array))
+
+
 def _starts(sizes: Sequence[int]) -> Any:
     return np.cumsum([0, *sizes[:-1]])
 
@@ -95,13 +108,13 @@ def padded_steps(data: Tensor, sizes: Sequence[int]) -> Tensor:
     """Packed data as (time, batch, ...). What pads it is arbitrary."""
     step = np.arange(sizes[0])
     taken = step < np.asarray(sizes)[:, None]
-    return data[from_array(np.where(taken, _starts(sizes)[:, None] + step, 0))]
+    return data[_beside(data, np.where(taken, _starts(sizes)[:, None] + step, 0))]
 
 
 def picked_steps(padded: Tensor, sizes: Sequence[int]) -> Tensor:
     """The inverse of :func:`padded_steps`."""
     time, batch = np.nonzero(np.arange(padded.shape[1]) < np.asarray(sizes)[:, None])
-    return padded[from_array(time), from_array(batch)]
+    return padded[_beside(padded, time), _beside(padded, batch)]
 
 
 def _lengths(sizes: Sequence[int]) -> Any:
@@ -122,8 +135,8 @@ def pack_padded_sequence(
         batch_first: See above.
         enforce_sorted: The sequences must come longest first. False sorts them, and remembers how.
     """
-    plain = np.asarray(lengths.tolist() if isinstance(lengths, Tensor) else list(lengths), np.int64)
-    x = input.transpose(0, 1) if batch_first else input
+    plain = np.asarray(lengths.tolist() if hasattr(lengths, "tolist") else list(lengths), np.int64)
+    x = transpose(input, 0, 1) if batch_first else input
     steps, batch = x.shape[:2]
     if plain.shape != (batch,):
         raise RuntimeError(
@@ -144,7 +157,7 @@ def pack_padded_sequence(
     if not enforce_sorted:
         order = np.argsort(-plain, kind="stable")
         plain = plain[order]
-        x = x.index_select(1, from_array(order))
+        x = in_order(x, from_array(order))
     elif (np.diff(plain) > 0).any():
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. "
@@ -182,12 +195,12 @@ def pad_packed_sequence(
         sizes = sizes + [0] * (total_length - len(sizes))
     padded = padded_steps(sequence.data, sizes)
     empty = np.arange(sizes[0]) >= np.asarray(sizes)[:, None]
-    empty = empty.reshape(empty.shape + (1,) * (padded.dim() - 2))
-    padded = padded.masked_fill(from_array(empty), padding_value)
+    empty = empty.reshape(empty.shape + (1,) * (padded.ndim - 2))
+    padded = masked_fill(padded, _beside(padded, empty), padding_value)
     if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
+        padded = in_order(padded, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices._array]
-    return (padded.transpose(0, 1) if batch_first else padded), from_array(lengths)
+    return (transpose(padded, 0, 1) if batch_first else padded), from_array(lengths)
 
 
 def pad_sequence(
@@ -213,7 +226,9 @@ def pad_sequence(
     for s in sequences:
         missing = longest - s.shape[0]
         if missing:
-            extra = full((missing, *s.shape[1:]), padding_value, dtype=s.dtype, device=s.device)
+            extra = functions_of(s).full(
+                (missing, *s.shape[1:]), padding_value, dtype=s.dtype, device=s.device
+            )
             s = cat([s, extra] if padding_side == "right" else [extra, s], 0)
         padded.append(s)
     return stack(padded, 0 if batch_first else 1)
@@ -224,7 +239,7 @@ def unpad_sequence(
 ) -> list[Tensor]:
     """The sequences without their padding."""
     if not batch_first:
-        padded_sequences = padded_sequences.transpose(0, 1)
+        padded_sequences = transpose(padded_sequences, 0, 1)
     return [padded_sequences[i, :n] for i, n in enumerate(lengths.tolist())]
 
 
