@@ -607,3 +607,26 @@ import modtree.families.jax
 assert not xla_bridge._backends
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_copy_of_a_marked_array_keeps_its_marks():
+    parameter = nn.Parameter(jnp.ones(2), requires_grad=False)
+    copied = copy.copy(parameter)
+    assert copied is not parameter and copied._is_param and not copied.requires_grad
+    assert copy.copy(nn.Buffer(jnp.ones(2), persistent=False)).persistent is False
+    plain = copy.copy(jnp.ones(2))
+    assert not hasattr(plain, "_is_param") and plain.tolist() == [1, 1]
+
+
+def test_to_torch_converts_arrays():
+    torch = pytest.importorskip("torch")
+    parameter = nn.Parameter(jnp.ones(2), requires_grad=False)
+    array = jnp.arange(3)
+    given = mt.to_torch({"p": parameter, "tied": parameter, "list": [array, "text"]})
+    assert isinstance(given["p"], torch.nn.Parameter) and not given["p"].requires_grad
+    assert given["tied"] is given["p"]
+    assert type(given["list"][0]) is torch.Tensor and given["list"][0].tolist() == [0, 1, 2]
+    assert given["list"][1] == "text"
+    assert mt.to_torch(jnp.ones(2, jnp.bfloat16)).dtype == torch.bfloat16
+    with pytest.raises(TypeError, match=r"to_torch: x\['p'\]: jax's int4 cannot become"):
+        mt.to_torch({"p": jnp.ones(2, "int4")})

@@ -454,6 +454,32 @@ def test_threads_trace_one_model() -> None:
     assert not any(isinstance(p, jax.core.Tracer) for p in snapshot(model).values())
 
 
+def test_a_module_that_another_thread_traces_is_refused_outside_of_jit() -> None:
+    model, x = Net(), batch()
+    traces, called = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        traces.wait(30)
+        try:
+            model(x)
+        except BaseException as error:
+            failures.append(error)
+        called.set()
+
+    def slow(model: Any, x: Any) -> Any:
+        traces.set()
+        called.wait(30)
+        return model(x)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    mj.jit(slow)(model, x)
+    thread.join()
+    assert [type(error) for error in failures] == [jax.errors.UnexpectedTracerError]
+    model(x)
+
+
 def test_threads_write_back_all_or_none() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:

@@ -65,16 +65,25 @@ def convert_all(models: Iterable[Any], target: TensorFamily) -> None:
                         continue
                     if id(tensor) not in made:
                         place = f"{path}.{name}" if path else name
-                        new = _converted(tensor, family, target, is_parameter, place)
+                        new = converted_leaf(tensor, family, target, is_parameter, place)
                         made[id(tensor)] = tensor, new
                     stores.append((registry, name, made[id(tensor)][1]))
     for registry, name, new in stores:
         registry[name] = new
 
 
-def _converted(
+def converted_leaf(
     tensor: Any, family: TensorFamily, target: TensorFamily, is_parameter: bool, place: str
 ) -> Any:
+    """A tensor of the target with the values and marks of one of another family.
+
+    Args:
+        tensor: The tensor.
+        family: Its family.
+        target: The family of the result.
+        is_parameter: Make a parameter.
+        place: What to call it in errors.
+    """
     if family.is_uninitialized(tensor):
         raise ValueError(f"{place}: it does not have a shape yet; call the model once first")
     try:

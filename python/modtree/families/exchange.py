@@ -27,7 +27,8 @@ def to_torch(x: Any) -> Any:
     Parameters become ``torch.nn.Parameter``, ``requires_grad`` and attributes stay, gradients and
     the graph are left behind. What was one object is one object afterwards. Dicts keep their class,
     order and ``_metadata`` (state dicts become plain OrderedDicts, as torch makes them); values
-    that are no tensors, torch's tensors among them, are passed on.
+    that are no tensors, torch's tensors among them, are passed on. Arrays of jax, which never
+    change, share their memory too: do not write to it.
 
     Args:
         x: A tensor, or dicts, lists and tuples with tensors in them.
@@ -99,7 +100,10 @@ class _Walk:
         if result is x:
             return x
         self._remember(x, result)
-        attributes = vars(x)
+        # Those of other libraries are their marks.
+        attributes = (
+            vars(x) if isinstance(x, _C.TensorBase) or self._function == "from_torch" else {}
+        )
         if attributes:
             new = {k: self._value(v, f"{place}.{k}") for k, v in attributes.items()}
             vars(result).update(new)

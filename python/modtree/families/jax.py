@@ -102,7 +102,7 @@ def _own_object(array: Any) -> Any:
             _skip_checks=True,
         )
     except (AttributeError, TypeError):  # not a public constructor
-        return copy.copy(array)
+        return array.__copy__()
 
 
 def _is_inexact(tensor: Any) -> bool:
@@ -126,8 +126,14 @@ def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
     return mark(array.__deepcopy__(memo), **marks_of(array))
 
 
+def _copy(array: Any) -> Any:
+    """As jax copies arrays, with their marks."""
+    return mark(array.__copy__(), **marks_of(array))
+
+
 copyreg.pickle(_ArrayImpl, _reduce)
-# Before `__deepcopy__`, and for copies of modules that Python makes too.
+# Before `__copy__` and `__deepcopy__`, and for copies of modules that Python makes too.
+copy._copy_dispatch[_ArrayImpl] = _copy  # type: ignore[attr-defined]
 copy._deepcopy_dispatch[_ArrayImpl] = _deepcopy  # type: ignore[attr-defined]
 
 

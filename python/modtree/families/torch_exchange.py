@@ -11,7 +11,8 @@ import torch
 from modtree import _C
 from modtree._tensor.parameter import Parameter
 from modtree._tensor.tensor import Tensor
-from modtree.core.families import family_of
+from modtree.core.families import family_named, family_of
+from modtree.families.conversion import converted_leaf
 
 __all__ = ["ToTorch", "tensor_from_torch"]
 
@@ -28,7 +29,7 @@ class ToTorch:
         self._storages: dict[int, tuple[Any, Any]] = {}  # address -> (owner, its storage)
 
     def __call__(self, value: Any, place: str) -> Any:
-        """A tensor of torch for one of modtree; every other value as it is.
+        """A tensor of torch for one of another library; every other value as it is.
 
         Args:
             value: Anything.
@@ -36,7 +37,7 @@ class ToTorch:
         """
         kind = type(value)
         if not isinstance(value, _C.TensorBase):
-            return value
+            return _of_another_library(value, place)
         if kind is not Tensor and kind is not Parameter:
             raise TypeError(f"to_torch: {place} is {_odd(value)}")
         tensor = self._over_memory(value, place)
@@ -77,6 +78,15 @@ class ToTorch:
         if known is None:
             known = self._storages[id(owner)] = owner, _bytes_of(owner)
         return known[1], _address(owner)
+
+
+def _of_another_library(value: Any, place: str) -> Any:
+    family = family_of(value)
+    if family is None or family.name == "torch":
+        return value
+    return converted_leaf(
+        value, family, family_named("torch"), bool(family.is_parameter(value)), f"to_torch: {place}"
+    )
 
 
 def _address(array: np.ndarray) -> int:
