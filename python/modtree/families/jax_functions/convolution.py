@@ -103,85 +103,41 @@ def _conv_transpose(
     return _with_bias(n, y, bias, has_batch)
 
 
-def conv1d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: str | Ints = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Array:
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+def _make_conv(n: int) -> Any:
+    def conv(
+        input: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Ints = 1,
+        padding: str | Ints = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+    ) -> Array:
+        return _conv(n, input, weight, bias, stride, padding, dilation, groups)
+
+    return conv
 
 
-def conv2d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: str | Ints = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Array:
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+def _make_conv_transpose(n: int) -> Any:
+    def conv_transpose(
+        input: Array,
+        weight: Array,
+        bias: Array | None = None,
+        stride: Ints = 1,
+        padding: Ints = 0,
+        output_padding: Ints = 0,
+        groups: int = 1,
+        dilation: Ints = 1,
+    ) -> Array:
+        return _conv_transpose(
+            n, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+
+    return conv_transpose
 
 
-def conv3d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: str | Ints = 0,
-    dilation: Ints = 1,
-    groups: int = 1,
-) -> Array:
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: Ints = 0,
-    output_padding: Ints = 0,
-    groups: int = 1,
-    dilation: Ints = 1,
-) -> Array:
-    return _conv_transpose(
-        1, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-def conv_transpose2d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: Ints = 0,
-    output_padding: Ints = 0,
-    groups: int = 1,
-    dilation: Ints = 1,
-) -> Array:
-    return _conv_transpose(
-        2, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
-
-
-def conv_transpose3d(
-    input: Array,
-    weight: Array,
-    bias: Array | None = None,
-    stride: Ints = 1,
-    padding: Ints = 0,
-    output_padding: Ints = 0,
-    groups: int = 1,
-    dilation: Ints = 1,
-) -> Array:
-    return _conv_transpose(
-        3, input, weight, bias, stride, padding, output_padding, groups, dilation
-    )
+conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_make_conv_transpose, (1, 2, 3))
 
 
 def conv_tbc(input: Array, weight: Array, bias: Array, pad: int = 0) -> Array:

@@ -97,53 +97,27 @@ def _ddof(unbiased: bool | None, correction: float | None) -> Any:
     return 1 if unbiased is None else int(unbiased)
 
 
-def var(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Array:
-    if isinstance(dim, bool):  # var(input, unbiased)
-        dim, unbiased = None, dim
-    ddof = _ddof(unbiased, correction)
-    return jnp.var(input, _axes_or_all(dim), ddof=ddof, keepdims=keepdim)
+def _moment(is_root: bool, with_mean: bool) -> Callable[..., Any]:
+    def reduce(
+        input: Array,
+        dim: Any = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float | None = None,
+    ) -> Any:
+        if isinstance(dim, bool):  # var(input, unbiased)
+            dim, unbiased = None, dim
+        axes, ddof = _axes_or_all(dim), _ddof(unbiased, correction)
+        spread = jnp.var(input, axes, ddof=ddof, keepdims=keepdim)
+        spread = jnp.sqrt(spread) if is_root else spread
+        return (spread, jnp.mean(input, axes, keepdims=keepdim)) if with_mean else spread
+
+    return reduce
 
 
-def std(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Array:
-    return jnp.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
-
-
-def var_mean(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Array, Array]:
-    center = mean(input, None if isinstance(dim, bool) else dim, keepdim)
-    return var(input, dim, unbiased, keepdim, correction=correction), center
-
-
-def std_mean(
-    input: Array,
-    dim: Any = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Array, Array]:
-    spread, center = var_mean(input, dim, unbiased, keepdim, correction=correction)
-    return jnp.sqrt(spread), center
+var, std = _moment(False, False), _moment(True, False)
+var_mean, std_mean = _moment(False, True), _moment(True, True)
 
 
 def _extreme(
