@@ -70,8 +70,6 @@ CALLS = {
     "add": (mt.add, mt.ones(2), torch.ones(2)),
     "method": (lambda a, b: a.add_(b), mt.ones(2), torch.ones(2)),
     "matmul": (mt.matmul, torch.ones(2, 2), mt.ones(2, 2)),
-    "exp": (mt.exp, torch.ones(2)),
-    "sum": (mt.sum, torch.ones(2)),
     "cat": (lambda a, b: mt.cat([a, b]), mt.ones(2), torch.ones(2)),
     "where": (lambda a, b: mt.where(a > 0, a, b), mt.ones(2), torch.ones(2)),
     "einsum": (lambda a, b: mt.einsum("i,i", a, b), mt.ones(2), torch.ones(2)),
@@ -114,6 +112,10 @@ def test_a_tensor_of_torch_is_named_and_the_advice_works(name):
 
 #: What runs in the library of its tensors, where all of them are of one.
 ELSEWHERE = {
+    "exp": lambda lib, a: lib.exp(a),
+    "add": lambda lib, a: lib.add(a, 2, alpha=3),
+    "sum": lambda lib, a: lib.sum(a),
+    "norm": lambda lib, a: lib.linalg.norm(a, 1),
     "stack": lambda lib, a: lib.stack([a, a]),
     "topk": lambda lib, a: lib.topk(a, 1)[0],
     "ones_like": lambda lib, a: lib.ones_like(a),
