@@ -80,9 +80,10 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
     PyObject *result = nullptr;
     const bool taken = slot_guard(true, [&] {
       PyObject *func = self->announced == nullptr ? obj : self->announced;
+      // Owned, because what is asked may rename the function.
+      const auto name = py::reinterpret_borrow<py::object>(self->elsewhere);
       return call_override(func, args, nargs, kwnames, &result) ||
-             (self->elsewhere != nullptr &&
-              call_elsewhere(obj, self->elsewhere, args, nargs, kwnames, &result));
+             (name && call_elsewhere(obj, name.ptr(), args, nargs, kwnames, &result));
     });
     if (taken) {
       return result;

@@ -91,10 +91,9 @@ PyObject *tracing_state(PyObject *, PyObject *) { Py_RETURN_NONE; }
 
 // has_torch_function_variadic(*args)
 PyObject *has_variadic(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
-  const bool found = active_modes != 0
-                         ? (mode_count() != 0 && protocol_state() != ProtocolState::off) ||
-                               any_class_overrides(args, nargs)
-                         : is_overridden(args, nargs) && any_class_overrides(args, nargs);
+  const bool by_mode =
+      active_modes != 0 && mode_count() != 0 && protocol_state() != ProtocolState::off;
+  const bool found = by_mode || any_class_overrides(args, nargs);
   return PyErr_Occurred() ? nullptr : PyBool_FromLong(found);
 }
 
