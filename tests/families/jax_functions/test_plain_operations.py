@@ -174,6 +174,12 @@ CALLS |= {
     "ones_like": ((X,), {}),
     "full_like": ((X, 2.0), {}),
     "detach": ((X,), {}),
+    "clone": ((X,), {}),
+    "real": ((X + 1j * Y,), {}),
+    "imag": ((X + 1j * Y,), {}),
+    "numel": ((X,), {}),
+    "is_floating_point": ((X,), {}),
+    "is_complex": ((X,), {}),
 }
 
 
@@ -215,7 +221,7 @@ def test_every_plain_function_for_jax_is_compared_with_torch():
         "zeros",
     }
     apart |= {"batch_norm_and_statistics", "instance_norm_and_statistics", "new_zeros"}
-    apart |= {"recurrence", "swapaxes"}
+    apart |= {"bernoulli", "rand_like", "randn_like", "recurrence", "swapaxes"}
     plain = set(jax_functions.__all__) - set(F.__all__) - apart
     assert plain == {key.partition(":")[0] for key in CALLS} - {"clip", "concat"}
 
@@ -274,6 +280,17 @@ def test_tensors_of_two_libraries_meet_in_an_error_that_names_both():
         mt.mul(tensor, own)
     with raises(TypeError, "expected a modtree.Tensor or a number", "torch.Tensor"):
         mt.mul(own, tensor)
+
+
+def test_random_arrays_like_others_take_keys():
+    from modtree.families.jax_functions import keys
+
+    array = jax.numpy.full((2000,), 0.25)
+    with keys(jax.random.key(0)):
+        uniform, normal, drawn = mt.rand_like(array), mt.randn_like(array), mt.bernoulli(array)
+    assert abs(uniform.mean() - 0.5) < 0.05 and 0 <= uniform.min() and uniform.max() < 1
+    assert abs(normal.mean()) < 0.1 and abs(normal.std() - 1) < 0.1
+    assert set(drawn.tolist()) == {0, 1} and abs(drawn.mean() - 0.25) < 0.05
 
 
 def test_functions_that_make_tensors_of_values_take_those_of_other_libraries():

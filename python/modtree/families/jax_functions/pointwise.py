@@ -60,6 +60,7 @@ __all__ = [
     "gt",
     "heaviside",
     "hypot",
+    "imag",
     "isclose",
     "isfinite",
     "isinf",
@@ -90,6 +91,7 @@ __all__ = [
     "pow",
     "rad2deg",
     "reciprocal",
+    "real",
     "remainder",
     "round",
     "rsqrt",
@@ -163,6 +165,7 @@ exp2 = _of_one(jnp.exp2)
 expm1 = _of_one(jnp.expm1)
 floor = _of_one(jnp.floor)
 frac = _of_one(_fraction)
+imag = _of_one(jnp.imag)
 isfinite = _of_one(jnp.isfinite)
 isinf = _of_one(jnp.isinf)
 isnan = _of_one(jnp.isnan)
@@ -176,6 +179,7 @@ neg = _of_one(jnp.negative)
 rad2deg = _of_one(jnp.rad2deg)
 reciprocal = _of_one(_reciprocal)
 rsqrt = _of_one(_rsqrt)
+real = _of_one(jnp.real)
 sgn = _of_one(jnp.sign)
 sign = _of_one(jnp.sign)
 signbit = _of_one(jnp.signbit)

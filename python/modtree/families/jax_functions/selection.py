@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from modtree.families.jax_functions._common import Array
-from modtree.families.jax_functions.keys import key_for
 
 __all__ = [
     "diag",
@@ -20,7 +19,6 @@ __all__ = [
     "isin",
     "masked_fill",
     "masked_select",
-    "multinomial",
     "narrow",
     "nonzero",
     "scatter",
@@ -135,22 +133,3 @@ def searchsorted(
     for _ in range(sorted_sequence.ndim - 1):
         search = jax.vmap(search, (0, 0, None))
     return search(sorted_sequence, jnp.asarray(input), side)
-
-
-def multinomial(
-    input: Array,
-    num_samples: int,
-    replacement: bool = False,
-    *,
-    generator: Any = None,
-    key: Any = None,
-) -> Array:
-    if generator is not None:
-        raise NotImplementedError("multinomial: jax draws from keys, leave generator away: key=")
-    key, logits = key_for("multinomial", input, key), jnp.log(input)
-    if replacement:
-        shape = (num_samples, *logits.shape[:-1])
-        return jnp.moveaxis(jax.random.categorical(key, logits, -1, shape), 0, -1)
-    # The largest of the logarithms with noise of Gumbel's are samples without replacement.
-    noise = jax.random.gumbel(key, logits.shape, logits.dtype)
-    return jax.lax.top_k(logits + noise, num_samples)[1]

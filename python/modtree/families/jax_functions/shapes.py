@@ -21,6 +21,7 @@ __all__ = [
     "broadcast_to",
     "cat",
     "chunk",
+    "clone",
     "column_stack",
     "detach",
     "diff",
@@ -33,9 +34,12 @@ __all__ = [
     "full",
     "full_like",
     "hstack",
+    "is_complex",
+    "is_floating_point",
     "meshgrid",
     "movedim",
     "new_zeros",
+    "numel",
     "ones",
     "ones_like",
     "permute",
@@ -205,6 +209,21 @@ def repeat_interleave(
     return jnp.repeat(input, repeats, dim, total_repeat_length=output_size)
 
 
+# -- questions -------------------------------------------------------------------------------------
+
+
+def numel(input: Array) -> int:
+    return int(input.size)
+
+
+def is_floating_point(input: Array) -> bool:
+    return bool(jnp.issubdtype(input.dtype, jnp.floating))
+
+
+def is_complex(input: Array) -> bool:
+    return bool(jnp.issubdtype(input.dtype, jnp.complexfloating))
+
+
 # -- new arrays ------------------------------------------------------------------------------------
 
 
@@ -235,6 +254,10 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -
 
 def detach(input: Array) -> Array:
     return jax.lax.stop_gradient(input)
+
+
+def clone(input: Array, *, memory_format: Any = None) -> Array:
+    return jnp.copy(input)
 
 
 def zeros_like(input: Array, *, dtype: Any = None, device: Any = None) -> Array:
