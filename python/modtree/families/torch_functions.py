@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-__all__ = ["max", "min", "new_zeros", "recurrence", "split", "swapaxes", "where"]
+__all__ = [
+    "log_softmax",
+    "max",
+    "min",
+    "new_zeros",
+    "recurrence",
+    "softmax",
+    "split",
+    "swapaxes",
+    "where",
+]
 
 
 def split(input: torch.Tensor, split_size: Any, dim: int = 0) -> tuple[torch.Tensor, ...]:
@@ -33,6 +43,25 @@ def max(input: torch.Tensor, dim: Any = None, keepdim: bool = False, *, other: A
 
 def min(input: torch.Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     return _extreme(torch.min, input, dim if other is None else other, keepdim)
+
+
+def softmax(
+    input: torch.Tensor, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None
+) -> torch.Tensor:
+    return _along(torch.nn.functional.softmax, input, dim, _stacklevel, dtype)
+
+
+def log_softmax(
+    input: torch.Tensor, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None
+) -> torch.Tensor:
+    return _along(torch.nn.functional.log_softmax, input, dim, _stacklevel, dtype)
+
+
+def _along(function: Any, input: torch.Tensor, dim: Any, third: Any, dtype: Any) -> torch.Tensor:
+    # The third argument of torch.softmax() and modtree.softmax() is the dtype.
+    if isinstance(third, int):
+        return function(input, dim, third + 2, dtype)
+    return function(input, dim, dtype=third)
 
 
 def _extreme(function: Any, input: torch.Tensor, dim: Any, keepdim: bool) -> Any:

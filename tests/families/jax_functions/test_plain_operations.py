@@ -264,6 +264,12 @@ def test_a_function_that_a_library_lacks_is_named_with_the_path():
         mt.polygamma(1, jax.numpy.ones(3))
 
 
+def test_the_third_argument_of_softmax_is_a_dtype():
+    array = jax.numpy.ones(2)
+    assert mt.softmax(array, 0, jax.numpy.bfloat16).dtype == jax.numpy.bfloat16
+    assert mt.log_softmax(array, 0, jax.numpy.bfloat16).dtype == jax.numpy.bfloat16
+
+
 def test_functions_of_linalg_run_in_that_of_torch():
     x = torch.rand(3, 3)
     assert torch.equal(mt.linalg.norm(x, 1), torch.linalg.norm(x, 1))

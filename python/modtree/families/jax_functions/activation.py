@@ -195,8 +195,14 @@ def _axis(input: Array, dim: int | None) -> int:
     return (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim
 
 
+def _of_dtype(input: Array, third: Any, dtype: Any) -> Array:
+    # The third argument of modtree.softmax() is the dtype.
+    dtype = third if dtype is None and not isinstance(third, int) else dtype
+    return input if dtype is None else input.astype(dtype_of(dtype))
+
+
 def softmax(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Array:
-    input = input if dtype is None else input.astype(dtype_of(dtype))
+    input = _of_dtype(input, _stacklevel, dtype)
     return jax.nn.softmax(input, axis=_axis(input, dim))
 
 
@@ -207,7 +213,7 @@ def softmin(input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: A
 def log_softmax(
     input: Array, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Array:
-    input = input if dtype is None else input.astype(dtype_of(dtype))
+    input = _of_dtype(input, _stacklevel, dtype)
     return jax.nn.log_softmax(input, axis=_axis(input, dim))
 
 
