@@ -31,7 +31,7 @@ from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.files.pickled.stand_in import short_text
 from modtree.files.sources.source import source_of
-from modtree.inspection.entry_tree import Branch, Group, entry_tree
+from modtree.inspection.entry_tree import Branch, entry_tree
 from modtree.inspection.phrases import bytes_text, noun
 from modtree.inspection.printable import entries_text, printable
 
@@ -207,6 +207,14 @@ def _for_json(
 # -- as text ---------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(512)  # most tensors are as large as others
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return str(list(shape))
+
+
+_size_text = functools.lru_cache(512)(bytes_text)
+
+
 class _Row(NamedTuple):
     name: str
     shape: str
@@ -270,43 +278,40 @@ def _print_parts(checkpoint: Checkpoint, screen: Screen) -> None:
 
 def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:
     for group in branch.groups(not options.all, options.sort):
-        inner, label = group.first, printable(group.label)
-        while group.count == 1 and _is_link(inner):  # a.b.c on one line
-            (inner,) = inner.children.values()
-            label += f".{printable(inner.name)}"
-        name = "  " * (level + 1) + label + (f"  x {group.count:,}" if group.count > 1 else "")
+        label, inner = group.label, group.first
+        if group.count == 1:  # a.b.c on one line
+            label, inner = inner.chain()
+        name = "  " * (level + 1) + printable(label)
+        name += f"  x {group.count:,}" if group.count > 1 else ""
         if inner.entry is not None:
-            shape = str(list(inner.entry.shape))
-            each = group.count > 1 and not inner.below
-            size = group.nbytes if each else inner.entry.nbytes
+            _, shape, dtype, size, *_ = inner.entry
+            if not inner.keys:
+                size *= group.count
             where = "" if group.count > 1 else _where(inner.entry)
-            yield _Row(name, shape, inner.entry.dtype, bytes_text(size), where=where)
-        elif inner.note and not inner.below:
+            yield _Row(name, _shape_text(shape), dtype, _size_text(size), where=where)
+        elif inner.note and not inner.keys:
             yield _Row(name, inner.note, "", "")
-        if inner.below:
-            yield from _below(name, inner, group, level, options)
+        if inner.keys:
+            yield from _below(name, inner, group.count, level, options)
 
 
 def _where(entry: Entry) -> str:
     """The files that hold parts of a tensor, where they are several."""
-    names = ", ".join(printable(os.path.basename(file)) for file in entry.files)
-    if not names:
+    if not entry.files:
         return ""
+    names = ", ".join(printable(os.path.basename(file)) for file in entry.files)
     return f"in {names}" if len(names) <= _WIDEST else f"in {len(entry.files):,} files"
 
 
-def _is_link(branch: Branch) -> bool:
-    return len(branch.below) == 1 and branch.entry is None and not branch.note
-
-
 def _below(
-    name: str, branch: Branch, group: Group, level: int, options: argparse.Namespace
+    name: str, branch: Branch, count: int, level: int, options: argparse.Namespace
 ) -> Iterator[_Row]:
     is_cut = options.depth is not None and level + 1 >= options.depth
-    each = f"{group.count:,} x {bytes_text(branch.nbytes)}" if group.count > 1 else ""
+    nbytes = branch.nbytes
+    each = f"{count:,} x {bytes_text(nbytes)}" if count > 1 else ""
     note = branch.note if len(branch.note) <= _WIDEST else f"{branch.note[: _WIDEST - 3]}..."
-    about = entries_text(group.entries) if is_cut else each or note
-    yield _Row(name, about, "", bytes_text(group.nbytes), is_branch=True)
+    about = entries_text(count * branch.entries) if is_cut else each or note
+    yield _Row(name, about, "", bytes_text(count * nbytes), is_branch=True)
     if not is_cut:
         yield from _rows(branch, level + 1, options)
 
@@ -321,6 +326,7 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
     if screen.width is not None:
         room = min(room, max(screen.width - shape_width - dtype_width - size_width - 6, 20))
     name_width = max((len(row.name) for row in rows if len(row.name) <= room), default=room)
+    lines = []
     for row in rows:
         name = row.name if screen.width is None else screen.shortened(row.name, room)
         padding = " " * (name_width - len(name))
@@ -329,7 +335,8 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
         line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
         line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
         line += "  " + row.size.rjust(size_width) + (f"  {row.where}" if row.where else "")
-        print(line.rstrip())
+        lines.append(line.rstrip())
+    print("\n".join(lines))
 
 
 def _print_totals(entries: list[Entry], screen: Screen) -> None:

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import math
+import operator
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Entry
 from modtree.inspection.key_folding import ranges
@@ -17,47 +17,112 @@ _DEEPEST = 100  # dots of a key at which it is cut
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
+class _Note(NamedTuple):
+    """What is said about a key without a tensor of its own, in the places of an entry."""
+
+    key: str
+    text: str
+    dtype: str = ""
+    nbytes: int = 0
+
+
+# Of an entry or a note. Functions in C: a file may have a million entries.
+_KIND = operator.itemgetter(1, 2, 3)
+_NBYTES = operator.itemgetter(3)
+
+
 class Branch:
-    """A name between two dots.
+    """A name between two dots, and all that is below it. This is split when it is shown: of equal
+    branches, one is.
 
     Attributes:
         name: the name.
         entry: the tensor of this key, or None.
-        note: what stands here instead of a tensor of its own: a tie, or a value that is no tensor.
-        entries, elements, nbytes: of everything here and below.
-        signature: what equal branches share, whatever their names.
+        note: what is shown here instead of a tensor of its own: a tie, or a value that is not a
+            tensor.
+        keys: the rest of each key below.
+        leaves: the entry or note of each.
     """
 
-    __slots__ = (
-        "below",
-        "elements",
-        "entries",
-        "entry",
-        "name",
-        "nbytes",
-        "note",
-        "signature",
-    )
+    __slots__ = ("_level", "entry", "keys", "leaves", "name", "note")
 
-    entries: int
-    elements: int
-    nbytes: int
-    signature: Any
-
-    def __init__(self, name: str, entry: Entry | None = None) -> None:
+    def __init__(self, name: str, level: int) -> None:
         self.name = name
-        self.entry = entry
+        self.entry: Entry | None = None
         self.note = ""
-        # Most entries have nothing below them, and become branches when they are looked at.
-        self.below: dict[str, Branch | Entry] = {}
+        self.keys: list[str] = []
+        self.leaves: list[Entry | _Note] = []
+        self._level = level
 
     @property
-    def children(self) -> dict[str, Branch]:
-        """The branches below by their names."""
-        return {
-            name: child if isinstance(child, Branch) else _leaf(name, child)
-            for name, child in self.below.items()
-        }
+    def entries(self) -> int:
+        """How many there are here and below."""
+        return (self.entry is not None) + bool(self.note) + len(self.leaves)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of these."""
+        own = 0 if self.entry is None else self.entry.nbytes
+        return own + sum(map(_NBYTES, self.leaves))
+
+    def put(self, leaf: Entry | _Note) -> None:
+        """Makes this the entry or the note of the branch itself."""
+        if isinstance(leaf, Entry):
+            self.entry = leaf
+        else:
+            self.note = leaf.text
+
+    def split(self) -> list[Branch]:
+        """The branches below, which take over all that is in this one."""
+        level = self._level + 1
+        found: dict[str, Branch] = {}
+        child, last = self, None
+        # Given up, because the rest of each key at each level is more than all keys.
+        keys, self.keys = self.keys, []
+        leaves, self.leaves = self.leaves, []
+        for key, leaf in zip(keys, leaves, strict=True):
+            name, dot, rest = key.partition(".") if level <= _DEEPEST else (key, "", "")
+            if name != last:  # most entries are beside the one before
+                last = name
+                known = found.get(name)
+                child = found[name] = Branch(name, level) if known is None else known
+            if dot:
+                child.keys.append(rest)
+                child.leaves.append(leaf)
+            else:
+                child.put(leaf)
+        return list(found.values())
+
+    def is_link(self) -> bool:
+        """True if there is one child, and nothing here."""
+        if not self.keys or self.entry is not None or self.note:
+            return False
+        if self._level >= _DEEPEST or len(self.keys) == 1:
+            return len(set(self.keys)) == 1
+        name = self.keys[0].partition(".")[0]
+        below = f"{name}."
+        # Keys that begin alike are together in their order, of which these are the ends.
+        if min(self.keys).startswith(below) and max(self.keys).startswith(below):
+            return True
+        return all(key == name or key.startswith(below) for key in self.keys)
+
+    def chain(self) -> tuple[str, Branch]:
+        """The names from here to where a branch has several children or none, and that branch."""
+        names, end = self.name, self
+        while end.is_link():
+            if len(end.keys) == 1:  # as all of them are in a file whose modules have a weight each
+                names += f".{end.keys[0]}"
+                leaf = Branch("", end._level + 1)
+                leaf.put(end.leaves[0])
+                return names, leaf
+            (end,) = end.split()
+            names += f".{end.name}"
+        return names, end
+
+    def signature(self) -> Any:
+        """What equal branches share, whatever their names."""
+        own = None if self.entry is None else _KIND(self.entry)
+        return own, self.note, tuple(self.keys), tuple(map(_KIND, self.leaves))
 
     def groups(self, fold: bool, sort: str | None) -> list[Group]:
         """The children, those with numbers as names that are equal as one.
@@ -67,12 +132,14 @@ class Branch:
             sort: "size" (the largest first), "name", or None for the order of the file.
         """
         found: dict[Any, list[Branch]] = {}
-        for name, child in self.children.items():
-            alike = fold and _NUMBER.fullmatch(name)
-            found.setdefault(child.signature if alike else name, []).append(child)
+        for child in self.split():
+            name = child.name
+            # The last letter says of most names that they are not numbers.
+            alike = fold and name[-1:].isdecimal() and _NUMBER.fullmatch(name)
+            found.setdefault(child.signature() if alike else name, []).append(child)
         groups = [Group(branches) for branches in found.values()]
         if sort == "size":
-            groups.sort(key=lambda group: -group.nbytes)
+            groups.sort(key=lambda group: -group.count * group.first.nbytes)
         elif sort == "name":
             groups.sort(key=lambda group: _natural(group.first.name))
         return groups
@@ -81,11 +148,11 @@ class Branch:
 class Group:
     """Branches that are equal but for their names."""
 
+    __slots__ = ("count", "first", "label")
+
     def __init__(self, branches: list[Branch]) -> None:
         self.first = branches[0]
         self.count = len(branches)
-        self.nbytes = self.count * self.first.nbytes
-        self.entries = self.count * self.first.entries
         self.label = self.first.name
         if self.count > 1:
             self.label = ranges(int(branch.name) for branch in branches)
@@ -103,105 +170,8 @@ def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) 
         entries: the tensors.
         notes: keys without a tensor of their own, and what is said about them.
     """
-    root = Branch("")
-    made = [root]  # in this order, so that all that is above a branch comes before it
-    places: dict[str, Branch] = {}  # what other branches are below, by their keys
-    for entry in entries:
-        above, dot, name = entry.key.rpartition(".")
-        parent = places.get(above) if dot else root
-        if parent is None:
-            parent, name = _parent_of(entry.key, root, places, made, above, name)
-        if name in parent.below:
-            _child(parent, made, name).entry = entry
-        else:
-            parent.below[name] = entry
-    for key, note in notes:
-        above, dot, name = key.rpartition(".")
-        parent = root
-        if dot:
-            parent, name = _parent_of(key, root, places, made, above, name)
-        _child(parent, made, name).note = note
-    _sum_up(made)
+    root = Branch("", 0)
+    root.leaves += entries
+    root.leaves += (_Note(key, text) for key, text in notes)
+    root.keys += [leaf.key for leaf in root.leaves]
     return root
-
-
-def _leaf(name: str, entry: Entry) -> Branch:
-    branch = Branch(name, entry)
-    _sum_up([branch])
-    return branch
-
-
-def _parent_of(
-    key: str,
-    root: Branch,
-    places: dict[str, Branch],
-    made: list[Branch],
-    above: str,
-    name: str,
-) -> tuple[Branch, str]:
-    """The branch that a key is below, and its name there, which may be another one than that behind
-    the last dot.
-    """
-    if key.count(".") <= _DEEPEST:
-        return _place_of(above, root, places, made), name
-    *names, name = key.split(".", _DEEPEST)
-    branch = root
-    for other in names:
-        branch = _child(branch, made, other)
-    return branch, name
-
-
-def _place_of(key: str, root: Branch, places: dict[str, Branch], made: list[Branch]) -> Branch:
-    found = places.get(key)
-    if found is None:
-        above, dot, name = key.rpartition(".")
-        parent = root
-        if dot:
-            parent = places.get(above) or _place_of(above, root, places, made)
-        found = places[key] = _child(parent, made, name)
-    return found
-
-
-def _child(parent: Branch, made: list[Branch], name: str) -> Branch:
-    found = parent.below.get(name)
-    if isinstance(found, Branch):
-        return found
-    branch = parent.below[name] = Branch(name, found)
-    made.append(branch)
-    return branch
-
-
-def _sum_up(made: list[Branch]) -> None:
-    """Adds up what is in each branch, and finds those that are equal.
-
-    Args:
-        made: All branches, each behind what it is in.
-    """
-    known: dict[Any, int] = {}  # signatures by what they stand for
-    counts: dict[tuple[int, ...], int] = {}  # elements by shape
-    for branch in reversed(made):
-        entries = 1 if branch.note else 0
-        elements = nbytes = 0
-        kinds: list[Any] = [branch.note]
-        if branch.entry is not None:
-            shape, dtype, nbytes = branch.entry[1:4]
-            entries, elements = entries + 1, math.prod(shape)
-            kinds += (shape, dtype, nbytes)
-        for name, child in branch.below.items():
-            if isinstance(child, Entry):
-                shape, dtype, size = child[1:4]
-                found = counts.get(shape)
-                if found is None:
-                    found = counts[shape] = math.prod(shape)
-                entries += 1
-                elements += found
-                nbytes += size
-                kinds += (name, ("", shape, dtype, size))
-            else:
-                entries += child.entries
-                elements += child.elements
-                nbytes += child.nbytes
-                kinds += (name, child.signature)
-        branch.entries, branch.elements, branch.nbytes = entries, elements, nbytes
-        kind = tuple(kinds)
-        branch.signature = known.setdefault(kind, len(known)) if branch.below else kind
