@@ -241,13 +241,15 @@ def _advised(target: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename, error.filename2 = target, None
+        error.filename = target
+        if error.filename2 is not None:
+            del error.filename2  # which a message would show as None otherwise
         is_known = os.name != "nt" and error.errno in _OF_FOLDER  # Windows says so of files in use
         if is_known and os.path.isfile(target) and os.access(target, os.W_OK):
             error.strerror = (
                 f"{error.strerror}: the file may be written and its folder not, so that a new file "
-                f"cannot take its place; atomic=False writes into the file itself, and damages it "
-                f"if that is interrupted"
+                f"cannot take its place; atomic=False (--in-place) writes into the file itself, and "
+                f"damages it if that is interrupted"
             )
         raise
 
