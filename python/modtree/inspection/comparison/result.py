@@ -219,9 +219,13 @@ def _reasons(found: dict[str, str], fold: bool) -> Iterator[str]:
 def _lines(result: Diff, fold: bool) -> Iterator[str]:
     yield f"a: {printable(result.a)}, {noun(result.entries_of_a, 'entry', 'entries')}"
     yield f"b: {printable(result.b)}, {noun(result.entries_of_b, 'entry', 'entries')}"
-    for side, names in result.left_out.items():
+    left_out = dict(result.left_out)
+    if left_out.get("a") == left_out.get("b"):
+        left_out = {"": left_out["a"]} if left_out else {}
+    for side, names in left_out.items():
         more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
-        yield f"not compared, of {side}: {', '.join(map(printable, names[:_FEW]))}{more}"
+        of = f", of {side}" if side else ""
+        yield f"not compared{of}: {', '.join(map(printable, names[:_FEW]))}{more}"
     if result.only_in_a:
         yield f"only in a ({noun(len(result.only_in_a), 'entry', 'entries')}):"
         yield from _keys(result.only_in_a, fold)

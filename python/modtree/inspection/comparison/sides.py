@@ -15,7 +15,9 @@ from modtree.core.loading.rename import Rename, rename_function
 from modtree.files.checkpoint.base import array_view
 from modtree.files.checkpoint.dtypes import array_dtype
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
+from modtree.files.torch.contents import Holders
 from modtree.files.torch.records import TensorRecord
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
@@ -208,13 +210,16 @@ _PLACES = 64
 
 
 def _flat(state: Mapping[Any, Any]) -> Iterator[Any]:
-    """Everything in mappings, in lists of mappings, and in what a file has of foreign objects."""
+    """Everything in mappings, in lists of mappings, and in what a file has of foreign objects that
+    have tensors.
+    """
     entered: Counter[int] = Counter()
+    holders = Holders(state)
 
     def parts(items: Iterable[tuple[Any, Any]], prefix: str, depth: int) -> Iterator[Any]:
         for key, value in items:
             path = f"{prefix}{key}"
-            inside = _inside(value) if depth < _PLACES else None
+            inside = _inside(value, holders) if depth < _PLACES else None
             if inside is not None and entered[id(value)] < _PLACES:
                 entered[id(value)] += 1
                 yield from parts(inside, f"{path}.", depth + 1)
@@ -224,14 +229,16 @@ def _flat(state: Mapping[Any, Any]) -> Iterator[Any]:
     yield from parts(state.items(), "", 0)
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:
+def _inside(value: Any, holders: Holders) -> Iterable[tuple[Any, Any]] | None:
     """The parts of a value by their names; None of what is compared as one."""
     if isinstance(value, Mapping):
         fits = value and all(isinstance(name, (str, int)) for name in value)
         return value.items() if fits else None
     if type(value) in (list, tuple):
-        fits = any(isinstance(item, (Mapping, TensorRecord)) for item in value)
+        fits = any(isinstance(item, Mapping) or item in holders for item in value)
         return enumerate(value) if fits else None
+    if type(value) is StandIn and value in holders:
+        return [("kind", value.text or value.kind), *value.parts()]
     return None
 
 
