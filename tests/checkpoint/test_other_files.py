@@ -82,8 +82,15 @@ FILES = {
     "git-crypt": (lambda: b"\0GITCRYPT\0" + bytes(range(64)), "encrypted by git-crypt"),
     "zeros": (lambda: bytes(4096), "it begins with zeros"),
     "encrypted": (lambda: b"Salted__" + bytes(range(64)), "encrypted by openssl"),
+    "pgp": (lambda: b"\x8c\r\4\t\3\b\x94" + bytes(range(64)), "encrypted by PGP"),
+    "pgp, for a key": (lambda: b"\x85\1\x0c\3\x94" + bytes(range(64)), "encrypted by PGP"),
+    "words": (lambda: b"Entry not found\n", "not a checkpoint that is known: it is text, 'Entry"),
     "as text": (lambda: b"\x80\x02\x8a\r\nl\xfc\x9cF\xf9 j\xa8P\x19.", "line endings were changed"),
 }
+
+
+#: What is a checkpoint of which something was lost.
+LOST = {"empty", "half", "zeros", "an archive as text", "as text"}
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".pt", ".bin", ""])
@@ -97,6 +104,7 @@ def test_a_file_that_is_not_a_checkpoint_is_named(case, ending, tmp_path):
     assert message in str(caught.value) and caught.value.file == str(path)
     (problem,) = verify(path)
     assert message in problem.message
+    assert problem.kind == ("damaged" if case in LOST else "not read")
     for foreign in (None, "stand-in"):
         with pytest.raises(pickle.UnpicklingError) as caught:
             mt.load(path, foreign=foreign)
@@ -114,3 +122,29 @@ def test_half_of_a_file_is_named_as_that(ending, tmp_path):
     (tmp_path / f"model.{ending}").write_bytes(content)
     with pytest.raises(mt.CheckpointError, match="the file is truncated|ends before its directory"):
         open_checkpoint(tmp_path / f"model.{ending}")
+
+
+def test_a_safetensors_file_whose_line_endings_were_changed(tmp_path):
+    mt.save_file({"w": mt.arange(5000)}, tmp_path / "a.safetensors")
+    path = tmp_path / "b.safetensors"
+    path.write_bytes(as_text((tmp_path / "a.safetensors").read_bytes()))
+    with pytest.raises(mt.CheckpointError, match="line endings were changed"):
+        open_checkpoint(path)
+    path.write_bytes((tmp_path / "a.safetensors").read_bytes() + b"\r\n")
+    with pytest.raises(mt.CheckpointError, match="2 bytes behind the last tensor"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("content", [b"PAR1" + bytes(40), b"\x82\xa6params", b"hello"])
+def test_what_does_not_begin_as_a_pickle_is_not_damaged(content):
+    """Nor is it advised to trust it, as of a pickle with other objects."""
+    with pytest.raises(pickle.UnpicklingError, match="^not a checkpoint that is known: it"):
+        mt.load(content)
+    assert mt.load(pickle.dumps("hello", protocol=0)) == "hello"
+
+
+def test_a_part_that_is_not_there_is_not_damage(tmp_path):
+    path = tmp_path / "a.pt"
+    mt.save({"model": {"w": mt.ones(1)}, "epoch": 1}, path)
+    (problem,) = verify(path, at="ema")
+    assert problem.kind == "not read" and "it has no part 'ema'" in problem.message

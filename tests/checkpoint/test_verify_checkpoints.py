@@ -184,7 +184,7 @@ def test_bools_that_are_none(tmp_path):
 
 def test_a_damaged_file_is_one_problem(tmp_path):
     path = tmp_path / "a.safetensors"
-    path.write_bytes(b"x" * 30)
+    path.write_bytes(b"\xff" * 30)
     (problem,) = verify(path)
     assert problem.kind == "damaged" and problem.file == str(path)
     assert verify(path, make()) == [problem]

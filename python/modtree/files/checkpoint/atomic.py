@@ -248,8 +248,8 @@ def _advised(target: str) -> Iterator[None]:
         if is_known and os.path.isfile(target) and os.access(target, os.W_OK):
             error.strerror = (
                 f"{error.strerror}: the file may be written and its folder not, so that a new file "
-                f"cannot take its place; atomic=False (--in-place) writes into the file itself, and "
-                f"damages it if that is interrupted"
+                f"cannot take its place; atomic=False (--in-place) writes into the file itself, "
+                f"and damages it if that is interrupted"
             )
         raise
 

@@ -25,6 +25,7 @@ __all__ = [
     "View",
     "array_view",
     "bytes_of",
+    "checkpoint_error",
     "completed",
     "shortened",
     "tensor_of",
@@ -43,6 +44,8 @@ class CheckpointError(ValueError):
     """
 
     __module__ = "modtree"  # where users find it
+    #: False where the file may be whole: it is another one, or something is needed to read it.
+    is_damage = True
 
     def __init__(self, reason: str, file: Any = None, tensor: str | None = None) -> None:
         self.reason = reason
@@ -54,6 +57,13 @@ class CheckpointError(ValueError):
         where = [] if self.file is None else [self.file]
         where += [] if self.tensor is None else [f"tensor {shortened(self.tensor)}"]
         return ": ".join([*where, self.reason])
+
+
+def checkpoint_error(error: Exception, file: Any, tensor: str | None = None) -> CheckpointError:
+    """The error of a checkpoint for one of its pickle."""
+    made = CheckpointError(str(error), file, tensor)
+    made.is_damage = getattr(error, "is_damage", True)
+    return made
 
 
 def bytes_of(array: np.ndarray) -> memoryview:

@@ -3,11 +3,23 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["HEAD", "what_an_archive_is", "what_damaged_it", "what_it_is"]
+__all__ = [
+    "HEAD",
+    "begins_as_pickle",
+    "is_half",
+    "not_damaged",
+    "text_in",
+    "unknown",
+    "what_an_archive_is",
+    "what_damaged_it",
+    "what_it_is",
+]
 
 #: How many bytes tell.
 HEAD = 512
@@ -20,6 +32,7 @@ _PACKED = {
     b"7z\xbc\xaf\x27\x1c": ("7z", "7z x"),
     b"Rar!\x1a\x07": ("rar", "unrar x"),
 }
+_CHANGED = b"\x80\x02\x8a\r\nl\xfc"
 _BEGINNINGS = {
     b"\x93NUMPY": "an array of NumPy: numpy.load(path) reads it",
     b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
@@ -29,11 +42,17 @@ _BEGINNINGS = {
     b"gAAAAA": "encrypted by Fernet, of the package cryptography: decrypt it first",
     b"age-encryption.org": "encrypted by age: decrypt it first",
     b"-----BEGIN PGP MESSAGE": "encrypted by PGP: decrypt it first",
-    b"\x80\x02\x8a\r\nl\xfc": (
+    _CHANGED: (
         "a file of torch whose line endings were changed on the way, as a transfer as text does: "
         "transfer it again as binary"
     ),
 }
+#: How a pickle of protocol 0 or 1 begins that is an object: with the name of a function.
+_OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
+#: How a message of OpenPGP begins: a session key for a password, or for the key of somebody.
+_OPENPGP = re.compile(
+    rb"\x8c[\x04-\x2e]\x04[\x01-\x0d]|\xc3.\x04[\x01-\x0d]|[\x84\xc1].\x03|\x85..\x03", re.DOTALL
+)
 #: How an answer of a server begins that is not the file.
 _JSON_ERROR = re.compile(rb'\s*\{\s*"(?:error|message|detail|errors|Code)"\s*:', re.IGNORECASE)
 #: The entries of an archive of torch before 0.1.10.
@@ -42,6 +61,19 @@ _FEWEST = 8  # line feeds that tell
 _LFS = b"version https://git-lfs"
 _SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
 _CODE = re.compile(rb"<Code>(\w{1,60})</Code>")
+
+
+def not_damaged(error: Any) -> Any:
+    """An error of a file that may be whole: it is another one, or something is needed to read it.
+    What verifies files does not call it damaged.
+    """
+    error.is_damage = False
+    return error
+
+
+def is_half(head: bytes) -> bool:
+    """Did what begins so get lost on the way, of the files that :func:`what_it_is` knows?"""
+    return not any(head[:64]) or head.startswith(_CHANGED)
 
 
 def what_it_is(head: bytes) -> str | None:
@@ -58,6 +90,8 @@ def what_it_is(head: bytes) -> str | None:
             if _is_tar(_beginning(head)):
                 return "it is a tar archive compressed with gzip: unpack it first, with tar -xzf"
             return f"it is compressed with {name}: unpack it first, with {program}"
+    if _OPENPGP.match(head):
+        return "it is encrypted by PGP: decrypt it first"
     if _is_tar(head):
         if head[:100].rstrip(b"\0") in _OLD_PARTS:
             return (
@@ -79,6 +113,35 @@ def what_it_is(head: bytes) -> str | None:
     if len(head) >= 64 and not any(head[:64]):
         return "it begins with zeros: a download that is not complete; get it again"
     return None
+
+
+def begins_as_pickle(head: bytes) -> bool:
+    """Does a file begin as a pickle of a container or an object does?"""
+    if head[:1] == b"\x80":
+        return head[1:2] in b"\x02\x03\x04\x05"
+    # Of protocols 0 and 1; a length of a header has zeros.
+    is_container = head[:1] in b"}](" and b"\0\0\0" not in head[:8]
+    return is_container or _OLD_NAME.match(head) is not None
+
+
+def text_in(head: bytes) -> str | None:
+    """The first line of a file that begins as text does; None of others."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)  # its last letter may be cut
+    except UnicodeDecodeError:
+        return None
+    is_text = any(map(str.isalpha, text)) and all(map(str.isprintable, text.split()))
+    return text.strip().splitlines()[0] if is_text else None
+
+
+def unknown(head: bytes) -> str:
+    """What to say of a file that begins so and is not known."""
+    text = text_in(head)
+    beginning = f"begins with {head[:8]!r}" if text is None else f"is text, {text[:60]!r}"
+    return (
+        f"not a checkpoint that is known: it {beginning}; expected safetensors, the index of "
+        f"shards, or a file of torch.save() or modtree.save()"
+    )
 
 
 def _is_tar(head: bytes) -> bool:

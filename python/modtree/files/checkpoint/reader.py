@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.beside import what_is_there
 from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, Folder, folder_format, step_in
-from modtree.files.checkpoint.other_files import HEAD, what_it_is
+from modtree.files.checkpoint.other_files import (
+    HEAD,
+    begins_as_pickle,
+    is_half,
+    not_damaged,
+    text_in,
+    unknown,
+    what_it_is,
+)
 from modtree.files.sources.errors import missing
 from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
 
@@ -30,8 +38,6 @@ __all__ = [
     "weights_in",
 ]
 
-#: How a pickle of protocol 0 or 1 begins that is an object: with the name of a function.
-_OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
 _SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
@@ -62,14 +68,6 @@ def _is_hdf5(head: bytes) -> bool:
 
 def _is_index(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{"
-
-
-def _is_pickle(head: bytes) -> bool:
-    if head[:1] == b"\x80":
-        return head[1:2] in b"\x02\x03\x04\x05"
-    # Of protocols 0 and 1; a length of a header has zeros.
-    is_container = head[:1] in b"}](" and b"\0\0\0" not in head[:8]
-    return is_container or _OLD_NAME.match(head) is not None
 
 
 class _Format(NamedTuple):
@@ -118,7 +116,9 @@ _FORMATS = (
         "OnnxCheckpoint",
         takes_path=True,
     ),
-    _Format(_is_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint", has_parts=True),
+    _Format(
+        begins_as_pickle, (), "modtree.files.torch.checkpoint", "TorchCheckpoint", has_parts=True
+    ),
 )
 #: Of files that describe the folder in which they are.
 _METADATA = _Format(
@@ -287,18 +287,22 @@ def _opened(source: Source, formats: tuple[_Format, ...], at: str | None = None)
     with source.open() as opened:
         head = opened.read(HEAD)
     if (other := what_it_is(head)) is not None:
-        raise CheckpointError(other, file)
+        error = CheckpointError(other, file)
+        raise error if is_half(head) else not_damaged(error)
     found = [_METADATA] if os.path.basename(file) == ".metadata" else []
     found += [form for form in formats if form.begins_so(head)]
-    found += [form for form in formats if file.removesuffix("?...").endswith(form.endings)]
+    if found or text_in(head) is None:
+        found += [form for form in formats if file.removesuffix("?...").endswith(form.endings)]
     if not found:
-        raise CheckpointError(_unknown(head), file)
+        raise not_damaged(CheckpointError(unknown(head), file))
     reader = getattr(importlib.import_module(found[0].module), found[0].reader)
     given = _path_of(source) if found[0].takes_path else source
     if at is None:
         return reader(given)
     if not found[0].has_parts:
-        raise CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
+        raise not_damaged(
+            CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
+        )
     return reader(given, at)
 
 
@@ -337,11 +341,4 @@ def _in_folder(folder: str) -> str:
         "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"
         f"{f'; there is {there}' if there else ''}",
         folder,
-    )
-
-
-def _unknown(head: bytes) -> str:
-    return (
-        f"not a checkpoint that is known: it begins with {head[:8]!r}; expected safetensors, the "
-        f"index of shards, or a file of torch.save() or modtree.save()"
     )

@@ -16,6 +16,7 @@ from modtree.core.loading.model_keys import ModelKeys
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
 from modtree.files.checkpoint.dtypes import BY_NAME, array_dtype, is_floating
 from modtree.files.checkpoint.index import read_index
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.checkpoint.progress import progress_bar
 from modtree.files.checkpoint.reader import (
     INDEX_ENDING,
@@ -38,7 +39,8 @@ class Problem:
 
     Attributes:
         kind: One of "damaged", "missing", "unexpected", "ignored" (a load is silent about it),
-            "shape", "index", "not finite", "not checked".
+            "shape", "index", "not finite", "not checked", "not read" (it is another file, or there
+            is no such part, or a package is needed).
         message: What is wrong.
         file: The file, or None where it is the checkpoint as a whole.
         key: The key of the entry, or None.
@@ -84,8 +86,8 @@ def verify(
     """See modtree.checkpoints.verify."""
     try:
         source = locate(source_of(path, large_header))
-    except CheckpointError as error:
-        return Problems([_damage(error)])
+    except CheckpointError as error:  # a folder with no checkpoint, or several
+        return Problems([_damage(not_damaged(error))])
     problems = Problems(_index_problems(source) if is_index(source) else ())
     try:
         checkpoint = open_checkpoint(source, at, join)
@@ -113,7 +115,8 @@ def verify(
 
 
 def _damage(error: CheckpointError) -> Problem:
-    return Problem("damaged", error.reason, error.file, error.tensor)
+    kind = "damaged" if error.is_damage else "not read"
+    return Problem(kind, error.reason, error.file, error.tensor)
 
 
 # -- an index and its shards -----------------------------------------------------------------------

@@ -19,6 +19,7 @@ from modtree.files.checkpoint.base import (
     shortened,
     tensor_of,
 )
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 
 __all__ = ["LibraryArray", "LibraryCheckpoint", "library"]
@@ -42,11 +43,12 @@ def library(name: str, what: str, path: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise CheckpointError(
+        error = CheckpointError(
             f"it is {what}: the package {name} reads it (pip install {name}), and then modtree "
             f"shows and converts its arrays",
             path,
-        ) from None
+        )
+        raise not_damaged(error) from None
 
 
 class LibraryCheckpoint(Checkpoint):

@@ -12,6 +12,7 @@ import numpy as np
 from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.checkpoint.json_text import parsed_json
 from modtree.files.checkpoint.mapped import open_regular
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.libraries.base import LibraryArray, LibraryCheckpoint, described
 
 __all__ = ["OrbaxCheckpoint"]
@@ -33,7 +34,7 @@ class OrbaxCheckpoint(LibraryCheckpoint):
     def __init__(self, path: str, at: str | None = None) -> None:
         super().__init__(path)
         if at is not None:
-            raise CheckpointError(f"it holds one tree, and no part {at!r:.100}", path)
+            raise not_damaged(CheckpointError(f"it holds one tree, and no part {at!r:.100}", path))
         content = self._content(path)
         self._store: Any = None
         try:

@@ -15,6 +15,7 @@ from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.dtypes import BY_CODE, FileDtype
 from modtree.files.checkpoint.json_text import parsed_json
+from modtree.files.checkpoint.other_files import what_damaged_it
 
 __all__ = ["Header", "Place", "header_bytes", "read_header"]
 
@@ -23,6 +24,8 @@ LONGEST_HEADER = 100_000_000
 #: What is read where a caller wants more.
 LONGEST_WANTED = 10 * LONGEST_HEADER
 _METADATA = "__metadata__"
+#: Bytes of values that show what a transfer did to a file.
+_SAMPLE = 1 << 14
 _LARGEST = 2**63 - 1
 _MOST_DIMENSIONS = 64  # NumPy's
 
@@ -81,7 +84,11 @@ def read_header(file: Any, path: str, large: bool = False) -> Header:
         metadata = _checked_metadata(content.pop(_METADATA, None), path)
         kinds: _Kinds = {}
         places = {key: _place(key, value, path, kinds) for key, value in content.items()}
-    _check_coverage(places, size - 8 - length, path)
+    left = _check_coverage(places, size - 8 - length, path)
+    if left:
+        changed = what_damaged_it(file.read(_SAMPLE))
+        wrong = f"the file has {left} bytes behind the last tensor, which nothing describes"
+        raise CheckpointError(f"the file is damaged: {changed}" if changed else wrong, path)
     return Header(places, metadata, 8 + length)
 
 
@@ -152,15 +159,16 @@ def _checked_kind(
     return dtype, tuple(shape), bits
 
 
-def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
+def _check_coverage(places: dict[str, Place], size: int, path: str) -> int:
+    """How many bytes are behind the last tensor."""
     at = 0
     for _, _, begin, end in places.values():  # most files have them in their order
         if begin != at:
             break
         at = end
     else:
-        if at == size:
-            return
+        if at <= size:
+            return size - at
     at = 0
     for key, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
         if place.begin != at:
@@ -179,10 +187,7 @@ def _check_coverage(places: dict[str, Place], size: int, path: str) -> None:
                 key,
             )
         at = place.end
-    if at != size:
-        raise CheckpointError(
-            f"the file has {size - at} bytes behind the last tensor, which nothing describes", path
-        )
+    return size - at
 
 
 def header_bytes(

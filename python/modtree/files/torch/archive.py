@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from modtree.files.checkpoint.mapped import FileMap, Window, map_file
-from modtree.files.checkpoint.other_files import what_an_archive_is, what_damaged_it
+from modtree.files.checkpoint.other_files import not_damaged, what_an_archive_is, what_damaged_it
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.sources.errors import RemoteError
 
@@ -44,7 +44,7 @@ def _is_code(name: str) -> bool:
 def _check_stored(entry: Any) -> None:
     if entry.compress_type or entry.compress_size != entry.file_size:
         if (other := what_an_archive_is([entry.filename])) is not None:
-            raise UnpicklingError(f"the file was not written by torch.save(): {other}")
+            raise not_damaged(UnpicklingError(f"the file was not written by torch.save(): {other}"))
         raise UnpicklingError(
             f"the entry {entry.filename!r:.80} of the archive is compressed; torch.save() writes "
             f"entries as they are"

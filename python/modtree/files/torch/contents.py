@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import CheckpointError, View, shortened
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn, short_text
 from modtree.files.torch.records import TensorRecord
 
@@ -225,10 +226,11 @@ def part_at(obj: Any, at: str, path: str) -> Any:
         if not fits:
             there = ", ".join(shortened(name)[1:-1] for name in list(children)[:10])
             more = f" and {len(children) - 10} more" if len(children) > 10 else ""
-            raise CheckpointError(
+            error = CheckpointError(
                 f"it has no part {at!r:.100}: {f'there is {there}{more}' if there else 'no parts'}",
                 path,
             )
+            raise not_damaged(error)
         name = max(fits, key=len)
         value, rest = children[name], rest[len(name) + 1 :]
     return value

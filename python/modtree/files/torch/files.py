@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.base import CheckpointError, checkpoint_error
 from modtree.files.checkpoint.mapped import MappedFiles
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.contents import tensors_in
@@ -110,7 +110,7 @@ def errors_of(path: str) -> Iterator[None]:
     try:
         yield
     except UnpicklingError as error:
-        raise CheckpointError(str(error), path) from None
+        raise checkpoint_error(error, path) from None
     except RecursionError:
         raise CheckpointError("containers are nested too deeply", path) from None
     except FileNotFoundError:

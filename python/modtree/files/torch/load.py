@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from modtree.files.checkpoint import other_files
 from modtree.files.checkpoint.mapped import Window
 from modtree.files.pickled.builder import Builder, RecordBuilder
+from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.archive import open_archive
 from modtree.files.torch.leaves import unpickler_of_leaves
 from modtree.files.torch.names import TorchNames, torch_unpickler
@@ -25,6 +28,21 @@ def form_of(head: bytes) -> str:
     if head.startswith(b"PK\x03\x04"):
         return "archive"
     return "old" if begins_old(head) else "pickle"
+
+
+@contextlib.contextmanager
+def _errors_of(file: Any) -> Iterator[None]:
+    """A file that cannot be read and does not begin as one that can is not a damaged one."""
+    start = file.tell()
+    try:
+        yield
+    except UnpicklingError:
+        file.seek(start)
+        head = file.read(other_files.HEAD)
+        if form_of(head) == "pickle" and not other_files.begins_as_pickle(head):
+            error = UnpicklingError(other_files.unknown(head))
+            raise other_files.not_damaged(error) from None
+        raise
 
 
 class Contents(NamedTuple):
@@ -55,8 +73,11 @@ def read_contents(file: Any, mapped: bool) -> Contents:
     Raises:
         UnpicklingError: The file is damaged.
     """
-    form, storages, unpickler = _opened(file, lambda _: RecordBuilder(), {}, mapped, False, True)
-    obj = unpickler.load()
+    with _errors_of(file):
+        form, storages, unpickler = _opened(
+            file, lambda _: RecordBuilder(), {}, mapped, False, True
+        )
+        obj = unpickler.load()
     return Contents(obj, storages, unpickler.foreign, form, "modtree" in unpickler.packages)
 
 
@@ -106,8 +127,9 @@ def load_object(
     Raises:
         UnpicklingError: The file is damaged, or contains what is not allowed.
     """
-    _, storages, unpickler = _opened(file, builder, options, mapped, everything, tolerant, True)
-    result = unpickler.load()
+    with _errors_of(file):
+        _, storages, unpickler = _opened(file, builder, options, mapped, everything, tolerant, True)
+        result = unpickler.load()
     storages.finish()
     return result
 

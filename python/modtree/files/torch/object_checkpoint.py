@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _imports
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, checkpoint_error
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.contents import (
@@ -78,11 +79,12 @@ class ObjectCheckpoint(Checkpoint):
         if not isinstance(state, dict) and state not in holders:
             if not at:
                 call = 'load(path, foreign="stand-in")' if self.foreign else "load()"
-                raise CheckpointError(
+                error = CheckpointError(
                     f"it holds {_article(state)} where a state dict belongs; modtree.{call} reads "
                     f"it",
                     self.path,
                 )
+                raise not_damaged(error)
             state = values_of(at, state)
         is_dict = isinstance(state, dict) and not at
         flat = flat_state(state, self.path, holders, self._names_in_code, not is_dict)
@@ -233,7 +235,7 @@ class ObjectCheckpoint(Checkpoint):
         try:
             yield
         except UnpicklingError as error:
-            raise CheckpointError(str(error), self.path, key) from None
+            raise checkpoint_error(error, self.path, key) from None
         except RecursionError:
             raise CheckpointError("containers are nested too deeply", self.path, key) from None
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree.files.checkpoint.other_files import what_an_archive_is
+from modtree.files.checkpoint.other_files import not_damaged, what_an_archive_is
 from modtree.files.pickled.plain import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.archive import Archive
@@ -251,9 +251,11 @@ class Storages(AnyStorages):
         if len(pickles) != 1:
             has = "several entries" if pickles else "no entry"
             other = None if pickles else what_an_archive_is(archive.names())
-            raise UnpicklingError(
-                "the file is a zip archive, but not one that torch.save() wrote: "
-                f"{other or f'it has {has} data.pkl'}"
+            raise not_damaged(
+                UnpicklingError(
+                    "the file is a zip archive, but not one that torch.save() wrote: "
+                    f"{other or f'it has {has} data.pkl'}"
+                )
             )
         self._folder = pickles[0].rpartition("data.pkl")[0]
         self.pickled = archive.read(pickles[0])
