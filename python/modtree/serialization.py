@@ -12,7 +12,7 @@ from modtree import _imports
 from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
-from modtree.files.checkpoint.other_files import HEAD, what_it_is
+from modtree.files.checkpoint.other_files import HEAD, text_in, what_it_is
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
@@ -171,12 +171,8 @@ def _load_file(
     head = file.read(HEAD)
     if not everything and form_of(head) == "pickle" and (other := what_it_is(head)) is not None:
         raise UnpicklingError(other)
-    if head[4:9] == b"\0\0\0\0{":
-        raise UnpicklingError(
-            "the file is a safetensors file: read it with modtree.load_file(path)"
-        )
-    if head[:4] == b"GGUF":
-        raise UnpicklingError("the file is a GGUF file: read it with modtree.load_file(path)")
+    if (form := _form_of_load_file(head)) is not None:
+        raise UnpicklingError(f"the file is {form}: read it with modtree.load_file(path)")
     file.seek(start)
     if everything and form_of(head) == "pickle":
         return (pickle if pickle_module is None else pickle_module).load(file, **options)
@@ -185,6 +181,17 @@ def _load_file(
     except Refused as error:
         file.seek(start)
         raise UnpicklingError(f"{error}{_what_can_be_read(file, options)}") from None
+
+
+def _form_of_load_file(head: bytes) -> str | None:
+    """What a file is that begins so and is no pickle, but that load_file reads."""
+    if head[4:9] == b"\0\0\0\0{":
+        return "a safetensors file"
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return "an HDF5 file"
+    if head.lstrip()[:1] == b"{" and text_in(head) is not None:
+        return "JSON, as the index of shards is"
+    return "a GGUF file" if head.startswith(b"GGUF") else None
 
 
 def _what_can_be_read(file: Any, options: Any) -> str:

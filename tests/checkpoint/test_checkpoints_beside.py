@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -91,3 +92,11 @@ def test_an_index_is_taken_and_a_broken_name_is_an_error(tmp_path):
     if os.name != "nt":
         with pytest.raises(NotADirectoryError):
             mt.load_file(tmp_path / "m.safetensors.index.json" / "b")
+
+
+@pytest.mark.parametrize("name", [".metadata", "_CHECKPOINT_METADATA", "adapter_config.json"])
+def test_folders_of_other_formats_are_named(name, tmp_path):
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5" / name).write_bytes(b"")
+    with pytest.raises(mt.CheckpointError, match=f"there is 5{re.escape(os.sep)}$"):
+        mt.load_file(tmp_path)

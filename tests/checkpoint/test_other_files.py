@@ -148,3 +148,16 @@ def test_a_part_that_is_not_there_is_not_damage(tmp_path):
     mt.save({"model": {"w": mt.ones(1)}, "epoch": 1}, path)
     (problem,) = verify(path, at="ema")
     assert problem.kind == "not read" and "it has no part 'ema'" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (b"\x89HDF\r\n\x1a\n" + bytes(99), "an HDF5 file"),
+        (b'{"metadata": {}, "weight_map": {}}', "JSON, as the index of shards is"),
+        (b"GGUF\3" + bytes(99), "a GGUF file"),
+    ],
+)
+def test_load_names_what_load_file_reads(head, what):
+    with pytest.raises(pickle.UnpicklingError, match=f"the file is {what}: read it with modtree"):
+        mt.load(head)

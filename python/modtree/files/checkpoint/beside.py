@@ -15,7 +15,18 @@ from modtree.files.checkpoint.base import CheckpointError, shortened
 __all__ = ["checkpoints_in", "file_beside", "plain_name", "what_is_there"]
 
 _ENDINGS = (".safetensors", ".index.json", ".pt", ".pth", ".bin", ".ckpt")
-_USUAL = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+#: Of which one is in most folders that are checkpoints.
+_USUAL = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "adapter_config.json",
+    "trainer_state.json",
+    ".metadata",
+    "_CHECKPOINT_METADATA",
+    "latest",
+)
 _FEW = 5
 _MOST_READ = 2000  # names of a folder that are read
 _MOST_FOLDERS = 100  # that are looked into
