@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.implementations import not_under_a_sanitizer
+from helpers.implementations import HAS_TORCH, not_under_a_sanitizer
 
 import modtree as mt
 from modtree import nn
@@ -294,3 +294,30 @@ def test_attributes_of_parameters_stay_in_a_file_of_torch(tmp_path):
     assert type(read["p"]) is torch.nn.Parameter and not read["p"].requires_grad
     assert read["p"].dtype == torch.float64 and read["n"].requires_grad
     assert read["p"].scale.tolist() == [2.0, 2.0, 2.0]
+
+
+class BigEndian:
+    """The module sys of a machine with the other order of bytes."""
+
+    byteorder = "big"
+
+
+def test_streamed_files_of_torch_are_in_the_order_of_the_machine(tmp_path, monkeypatch):
+    """Not of uint16 and the like, which torch does not swap when it reads such a file."""
+    names = ["float32", "float64", "float16", "bfloat16", "int64", "int8", "complex64"]
+    state = {name: (mt.arange(6.0) + 0.5).to(getattr(mt, name)) for name in names}
+    state["bool"] = mt.tensor([True, False, True])
+    mt.save_file(state, tmp_path / "a.safetensors")
+    monkeypatch.setattr("modtree.files.torch.writer.sys", BigEndian)
+    convert(tmp_path / "a.safetensors", tmp_path / "a.pt")
+    data = (tmp_path / "a.pt").read_bytes()
+    assert b"byteorder" in data and state["float32"].numpy().astype(">f4").tobytes() in data
+    read = [mt.load(tmp_path / "a.pt"), mt.load_file(tmp_path / "a.pt")]
+    if HAS_TORCH:
+        import torch
+
+        read.append(mt.from_torch(torch.load(tmp_path / "a.pt", weights_only=True)))
+    for found in read:
+        assert list(found) == list(state)
+        for name, value in state.items():
+            assert found[name].dtype == value.dtype and found[name].tolist() == value.tolist()
