@@ -5,76 +5,24 @@ and a server that lies, stops or sends without end gives an error that names the
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
-import random
 import socket
 import sys
-import time
-import tracemalloc
 
 import numpy as np
 import pytest
-from helpers.file_server import serving
 from helpers.gguf_files import gguf
+from helpers.remote_checkpoints import KINDS, assert_same, busy, file_of, state_of
 
 import modtree as mt
-from modtree import nn
 from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 from modtree.cli import main
-from modtree.files.sources import patience, stores
+from modtree.files.sources import stores
 from modtree.files.sources.errors import RemoteError, shown_name
 
-LARGE = 300_000  # elements: more than what is read at once of a header
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Servers that do not answer are given up soon."""
-    monkeypatch.setattr(patience, "_PAUSE", 0.001)
-    monkeypatch.setattr(patience, "_TIMEOUT", 0.5)
-    monkeypatch.setattr(patience, "_GRACE", 0.5)
-    monkeypatch.delenv("http_proxy", raising=False)
-    monkeypatch.delenv("HTTP_PROXY", raising=False)
-
-
-@pytest.fixture
-def server():
-    with serving() as found:
-        yield found
-
-
-def state_of(seed=0):
-    rng = np.random.default_rng(seed)
-    names = [f"layers.{i}.weight" for i in range(4)]
-    state = {name: mt.from_numpy(rng.random(LARGE, np.float32)) for name in names}
-    return state | {"layers.0.mask": mt.ones(3, dtype=mt.bool), "step": mt.tensor(3)}
-
-
-def file_of(kind, state, tmp_path):
-    path = tmp_path / f"file.{kind}"
-    if kind == "safetensors":
-        mt.save_file(state, path)
-    elif kind == "pt":
-        mt.save(state, path, format="torch")
-    elif kind == "old.pt":
-        torch = pytest.importorskip("torch")
-        plain = {key: torch.from_numpy(value.numpy()) for key, value in state.items()}
-        torch.save(plain, path, _use_new_zipfile_serialization=False)
-    else:
-        mt.save(state, path)
-    return path.read_bytes()
-
-
-def assert_same(read, state):
-    assert read.keys() == state.keys()
-    for key, value in state.items():
-        assert read[key].dtype == value.dtype and np.array_equal(read[key].numpy(), value.numpy())
-
-
-KINDS = ["safetensors", "pt", "old.pt", "pickle"]
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 # -- well-behaved ones -----------------------------------------------------------------------------
@@ -297,10 +245,6 @@ def cut_short(handler, data, first, last):
                   length=last + 1 - first)  # fmt: skip
 
 
-def busy(handler, *_):
-    handler.reply(503, b"", {"Retry-After": "0"})
-
-
 def hangs_up(handler, *_):
     handler.close_connection = True
     handler.connection.shutdown(socket.SHUT_RDWR)
@@ -336,205 +280,6 @@ def test_a_failure_that_stays_ends_after_a_few_attempts(failure, server, capsys)
     assert caught.value.filename == address and len(server.requests) == 4
     assert main(["inspect", address]) == 2
     assert capsys.readouterr().err.startswith(f"modtree inspect: {address}: ")
-
-
-# -- lies ------------------------------------------------------------------------------------------
-
-
-def other_range(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first + 1}-{last + 1}/{len(data)}"}
-    handler.reply(206, data[first : last + 1], place)
-
-
-def no_range(handler, data, first, last):
-    handler.reply(206, data[first : last + 1])
-
-
-def odd_range(handler, data, first, last):
-    handler.reply(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/*"})
-
-
-def beyond_its_size(handler, data, first, last):
-    handler.reply(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/3"})
-
-
-def more_than_asked(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
-    handler.reply(206, data[first : last + 1] + b"more", place)
-
-
-def other_length(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
-    handler.reply(206, data[first : last + 1], place, length=last)
-
-
-def short_for_ever(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
-    handler.reply(206, data[first : first + 1], place, length=last + 1 - first)
-
-
-def byte_by_byte(handler, data, first, last):
-    handler.usual(data, first, first)
-
-
-def packed(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data)}", "Content-Encoding": "gzip"}
-    handler.reply(206, gzip.compress(data[first : last + 1]), place)
-
-
-def changing(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data) + first}"}
-    handler.reply(206, data[first : last + 1], place)
-
-
-def other_tag(handler, data, first, last):
-    place = {"Content-Range": f"bytes {first}-{last}/{len(data)}", "ETag": f'"{first}"'}
-    handler.reply(206, data[first : last + 1], place)
-
-
-def now_and_then(handler, data, first, last):
-    if first:
-        handler.reply(200, data)
-    return not first
-
-
-def slow_headers(handler, *_):
-    handler.drip(b"HTTP/1.1 206 " + b"x" * 1000)
-
-
-def slow_body(handler, data, first, last):
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
-    handler.end_headers()
-    handler.drip(data[first : last + 1])
-
-
-def silent(handler, *_):
-    time.sleep(3)
-
-
-def endless_headers(handler, *_):
-    handler.wfile.write(b"HTTP/1.1 206 OK\r\n")
-    while True:
-        handler.wfile.write(b"X: " + b"y" * 1000 + b"\r\n")
-
-
-def no_http(handler, *_):
-    handler.wfile.write(b"\x16\x03\x01\0\xa5" * 20)
-    handler.close_connection = True
-
-
-def enormous(handler, data, first, last):
-    """A file of a size that no disk has, whose first bytes are right."""
-    body = data[first : last + 1] if first < len(data) else bytes(last + 1 - first)
-    end = first + len(body) - 1
-    handler.reply(206, body, {"Content-Range": f"bytes {first}-{end}/{10**17}"})
-
-
-LIES = [other_range, no_range, odd_range, beyond_its_size, more_than_asked, other_length,
-        short_for_ever, byte_by_byte, packed, changing, other_tag, now_and_then, slow_headers,
-        slow_body, silent, endless_headers, no_http, enormous]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["safetensors", "pt"])
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-def test_a_server_that_lies_gives_an_error_that_names_the_address(
-    lie, kind, server, tmp_path, capsys
-):
-    address = server.add(f"file.{kind}", file_of(kind, state_of(), tmp_path))
-    server.answer = lie
-    start = time.monotonic()
-    tracemalloc.start()
-    with pytest.raises((OSError, CheckpointError)) as caught:
-        mt.load_file(address)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert address in str(caught.value)
-    assert time.monotonic() - start < 15 and most < 50_000_000
-    assert main(["verify", address]) in (1, 2)
-    shown = capsys.readouterr()
-    assert address in shown.out + shown.err and len((shown.out + shown.err).splitlines()) <= 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_bytes_on_the_way(kind, server, tmp_path):
-    """A byte that another one is, a part that is missing: as from a file, with the address."""
-    data = file_of(kind, {"a.weight": mt.ones(40), "b": mt.zeros(3, dtype=mt.int64)}, tmp_path)
-    rng = random.Random(5)
-    outcomes = set()
-    for number in range(150):
-        changed = bytearray(data)
-        if number % 2:
-            changed[rng.randrange(len(data))] = rng.randrange(256)
-        else:
-            del changed[rng.randrange(len(data)) :]
-        address = server.add(f"file{number}", bytes(changed))
-        try:
-            read = mt.load_file(address)
-        except CheckpointError as error:
-            outcomes.add("refused")
-            assert address in str(error)
-        else:
-            outcomes.add("read")
-            (tmp_path / "same").write_bytes(changed)
-            same = mt.load_file(tmp_path / "same")
-            assert list(read) == list(same)
-    assert outcomes == {"refused", "read"}
-
-
-@pytest.mark.parametrize("code, kind", [(401, PermissionError), (403, PermissionError),
-                                        (404, FileNotFoundError), (410, FileNotFoundError),
-                                        (400, RemoteError), (451, RemoteError)])  # fmt: skip
-def test_statuses_of_a_server(code, kind, server):
-    server.answer = lambda handler, *_: handler.reply(code, b"<html>")
-    address = server.add("file", b"x")
-    with pytest.raises(kind) as caught:
-        mt.load_file(address)
-    assert caught.value.filename == address
-    assert len(server.requests) == (2 if kind is FileNotFoundError else 1)  # and of an index
-
-
-def test_a_web_page_is_named(server):
-    address = server.add("model.safetensors", b"<!DOCTYPE html><html><body>log in</body></html>")
-    with pytest.raises(CheckpointError, match="it is a web page"):
-        mt.load_file(address)
-
-
-def test_an_empty_file(server):
-    with pytest.raises(CheckpointError, match="the file is empty"):
-        mt.load_file(server.add("file", b""))
-
-
-@pytest.mark.parametrize("address", ["http://", "http://127.0.0.1:1/x", "http://[::1", "http:///x",
-                                     "http://127.0.0.1:99999/x", "https://127.0.0.1:1/x",
-                                     "http://nowhere.invalid/x", "http://ho st/x",
-                                     "http://127.0.0.1:1/\x00é"])  # fmt: skip
-def test_addresses_with_nothing_behind_them(address):
-    with pytest.raises((OSError, CheckpointError)):
-        mt.load_file(address)
-
-
-def test_a_model_is_not_changed_by_a_file_that_breaks_off(server, tmp_path):
-    net = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300))
-    address = server.add("file", file_of("safetensors", net.state_dict(), tmp_path))
-
-    def answer(handler, data, first, last):
-        return True if first == 0 else busy(handler)
-
-    server.answer = answer
-    before = {key: value.numpy().copy() for key, value in net.state_dict().items()}
-    with pytest.raises(RemoteError, match="503"):
-        net.load_state_dict(mt.load_file(address))
-    assert all(np.array_equal(before[k], v.numpy()) for k, v in net.state_dict().items())
-
-
-def test_a_conversion_that_breaks_off_leaves_nothing(server, tmp_path):
-    address = server.add("file", file_of("pt", state_of(), tmp_path))
-    server.answer = lambda handler, data, first, last: True if last < LARGE else busy(handler)
-    with pytest.raises(RemoteError, match="503"):
-        convert(address, tmp_path / "new.safetensors")
-    assert os.listdir(tmp_path) == ["file.pt"]
 
 
 # -- other addresses -------------------------------------------------------------------------------
@@ -603,98 +348,6 @@ def test_an_address_of_a_kind_that_nobody_knows():
 def test_an_address_of_a_file_of_this_machine(tmp_path):
     mt.save_file(state := state_of(), tmp_path / "a b.safetensors")
     assert_same(mt.load_file((tmp_path / "a b.safetensors").as_uri()), state)
-
-
-# -- file objects and bytes ------------------------------------------------------------------------
-
-
-class OnlyReads:
-    """A stream, such as the body of an answer."""
-
-    def __init__(self, data):
-        self._file = io.BytesIO(data)
-        self.read = self._file.read
-
-
-class Reads(io.RawIOBase):
-    """A file that gives less than was asked for."""
-
-    def __init__(self, data):
-        self._file = io.BytesIO(data)
-
-    def readable(self):
-        return True
-
-    def seekable(self):
-        return True
-
-    def seek(self, at, whence=0):
-        return self._file.seek(at, whence)
-
-    def read(self, count=-1):
-        return self._file.read(min(count, 1000) if count >= 0 else 1000)
-
-
-@pytest.mark.parametrize("form", [bytes, bytearray, memoryview, io.BytesIO, OnlyReads, Reads])
-@pytest.mark.parametrize("kind", KINDS)
-def test_bytes_and_file_objects(kind, form, tmp_path):
-    state = state_of()
-    data = file_of(kind, state, tmp_path)
-    assert_same(mt.load_file(form(data)), state)
-    assert verify(form(data), finite=True) == []
-    assert not mt.compare(form(data), state)
-    convert(form(data), tmp_path / "new.safetensors")
-    assert_same(mt.load_file(tmp_path / "new.safetensors"), state)
-    with open_checkpoint(form(data)) as checkpoint:
-        assert checkpoint.path == f"<{form.__name__}>" and len(checkpoint.keys()) == 6
-    if kind != "safetensors" and form is not Reads:
-        assert_same(mt.load(form(data)), state)
-
-
-def test_a_file_object_is_read_from_its_beginning_and_stays_open(tmp_path):
-    mt.save_file(state_of(), tmp_path / "a.safetensors")
-    with open(tmp_path / "a.safetensors", "rb") as file:
-        file.seek(77)
-        assert_same(mt.load_file(file), state_of())
-        assert not file.closed
-    with pytest.raises(CheckpointError, match=r"a.safetensors: .*the file is truncated"):
-        with open(tmp_path / "a.safetensors", "r+b") as file:
-            file.truncate(1000)
-            mt.load_file(file)
-
-
-@pytest.mark.parametrize("given", [3, None, [], object(), io.StringIO("{}")])
-def test_what_is_no_file(given):
-    with pytest.raises(TypeError, match="open for reading bytes"):
-        mt.load_file(given)
-
-
-class Wrong(io.RawIOBase):
-    def __init__(self, answer):
-        self._answer = answer
-
-    def seekable(self):
-        return True
-
-    def seek(self, at, whence=0):
-        return 1000
-
-    def tell(self):
-        return 1000
-
-    def read(self, count=-1):
-        return self._answer
-
-
-@pytest.mark.parametrize("answer", ["text", None, bytes(10**6), 3])
-def test_file_objects_that_give_something_else(answer):
-    with pytest.raises(TypeError, match="expected a file that is open for reading bytes"):
-        mt.load_file(Wrong(answer))
-
-
-def test_an_index_in_memory_has_nothing_beside_it():
-    with pytest.raises(CheckpointError, match="bytes alone do not tell where"):
-        mt.load_file(json.dumps({"weight_map": {"a": "b.safetensors"}}).encode())
 
 
 # -- other formats ---------------------------------------------------------------------------------

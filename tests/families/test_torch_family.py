@@ -19,49 +19,14 @@ from helpers.support import raises, warns
 
 torch = pytest.importorskip("torch")
 
+from helpers.torch_models import both, make_classes  # noqa: E402
+
 import modtree as mt  # noqa: E402
 from modtree import families  # noqa: E402
 from modtree import nn as mnn  # noqa: E402
 from modtree.families.torch import as_torch, as_torch_device, as_torch_dtype  # noqa: E402
 
 family = families.find(torch.Tensor)
-
-
-def make_classes(nn):
-    """The same model on one of the two module systems."""
-
-    class Dense(nn.Module):
-        def __init__(self, inputs, outputs):
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(outputs, inputs))
-            self.bias = nn.Parameter(torch.zeros(outputs))
-
-        def forward(self, x):
-            return x @ self.weight.T + self.bias
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = Dense(3, 4)
-            self.second = Dense(4, 2)
-            self.register_buffer("mean", torch.tensor([0.5, 0.5, 0.5]))
-            self.register_buffer("count", torch.tensor(0))
-            if hasattr(nn, "Buffer"):  # of torch since 2.5
-                self.scratch = nn.Buffer(torch.ones(1), persistent=False)
-            else:
-                self.register_buffer("scratch", torch.ones(1), persistent=False)
-
-        def forward(self, x):
-            return self.second(torch.tanh(self.first(x - self.mean)))
-
-    return SimpleNamespace(Dense=Dense, Net=Net)
-
-
-@pytest.fixture(params=["modtree", "torch"])
-def kit(request):
-    nn = mnn if request.param == "modtree" else torch.nn
-    torch.manual_seed(7)
-    return SimpleNamespace(nn=nn, is_torch=nn is torch.nn, **vars(make_classes(nn)))
 
 
 KEYS = ["mean", "count", "first.weight", "first.bias", "second.weight", "second.bias"]
@@ -260,6 +225,7 @@ def test_checkpoints_move_between_the_systems():
 _classes = make_classes(mnn)
 Dense, Net = _classes.Dense, _classes.Net
 Dense.__qualname__, Net.__qualname__ = "Dense", "Net"
+Dense.__module__ = Net.__module__ = __name__
 
 
 def test_deepcopy(kit):
@@ -493,125 +459,7 @@ def test_norms_of_the_older_kind(kit):
     assert torch.allclose(other.eval()(x), net.eval()(x))
 
 
-# -- swapping contents -----------------------------------------------------------------------------
-
-
-def future(kit):
-    return import_module("torch.__future__" if kit.is_torch else "modtree.__future__")
-
-
-def test_swap_mode(kit):
-    net = kit.Net()
-    weight, grad_flag = net.first.weight, net.first.weight.requires_grad
-    state = kit.Net().state_dict()
-    future(kit).set_swap_module_params_on_conversion(True)
-    try:
-        net.double()
-        assert net.first.weight is weight and weight.dtype is torch.float64
-        assert weight.requires_grad is grad_flag
-        net.load_state_dict(state)
-        assert net.first.weight is weight
-        assert torch.equal(weight, state["first.weight"].double())
-    finally:
-        future(kit).set_swap_module_params_on_conversion(False)
-
-
-def test_overwrite_mode(kit):
-    net = kit.Net()
-    weight = net.first.weight
-    future(kit).set_overwrite_module_params_on_conversion(True)
-    try:
-        net.double()
-    finally:
-        future(kit).set_overwrite_module_params_on_conversion(False)
-    assert net.first.weight is not weight and weight.dtype is torch.float32
-    assert type(net.first.weight) is torch.nn.Parameter
-
-
-@pytest.mark.parametrize("home", ["torch.__future__", "modtree.__future__"])
-def test_swap_mode_while_the_graph_of_the_loss_lives(kit, home):
-    if kit.is_torch and home == "modtree.__future__":
-        pytest.skip("torch has its own switch only")
-    net = kit.Net()
-    loss = sum((2 * p).sum() for p in net.parameters())  # its graph holds the old contents
-    loss.backward(retain_graph=True)
-    weight, grad = net.first.weight, net.first.weight.grad
-    values = grad.clone()
-    import_module(home).set_swap_module_params_on_conversion(True)
-    try:
-        net.double()
-    finally:
-        import_module(home).set_swap_module_params_on_conversion(False)
-    assert net.first.weight is weight and weight.grad is grad
-    assert weight.dtype is grad.dtype is torch.float64
-    assert torch.equal(grad, values.double())
-
-
-def test_switches_of_torch_hold_for_its_tensors_alone():
-    tree = both()
-    old_a, old_b = tree.a, tree.b
-    torch.__future__.set_overwrite_module_params_on_conversion(True)
-    try:
-        tree.double()
-    finally:
-        torch.__future__.set_overwrite_module_params_on_conversion(False)
-    assert tree.a is not old_a and old_a.dtype is torch.float32
-    assert tree.b is old_b and str(old_b.dtype).endswith("float64")
-
-
-def test_a_load_sees_the_switch_of_torch(kit):
-    net = kit.Net()
-    weight = net.first.weight
-    state = kit.Net().state_dict()
-    seen = []
-
-    class Loaded(torch.Tensor):
-        def module_load(self, other, assign=False):
-            seen.append(other)
-            return other.detach().clone()
-
-    net.first.weight = torch.nn.Parameter(weight.detach().as_subclass(Loaded))
-    weight = net.first.weight
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        net.load_state_dict(state)
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-    assert net.first.weight is weight and len(seen) == 1
-    assert torch.equal(weight, state["first.weight"])
-
-
-@pytest.mark.parametrize("what", ["parameter", "gradient"])
-def test_a_swap_that_fails_leaves_parameter_and_gradient(what):
-    import weakref
-
-    net = mnn.Module()
-    net.w = torch.nn.Parameter(torch.ones(2))
-    net.w.grad = grad = torch.full((2,), 3.0)
-    weight = net.w
-    held = weakref.ref(weight if what == "parameter" else grad)  # torch swaps no such tensor
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        with raises(RuntimeError, "Couldn't swap Module.w"):
-            net.double()
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(False)
-    assert held() is not None
-    assert net.w is weight and weight.grad is grad
-    assert weight.dtype is grad.dtype is torch.float32
-    assert weight.tolist() == [1, 1] and grad.tolist() == [3, 3]
-
-
 # -- both libraries in one tree --------------------------------------------------------------------
-
-
-def both():
-    m = mnn.Module()
-    m.a = mnn.Parameter(torch.tensor([1.0, 2.0]))
-    m.b = mnn.Parameter(mt.tensor([3.0, 4.0]))
-    m.register_buffer("c", mt.tensor([5]))
-    m.register_buffer("d", torch.tensor([6]))
-    return m
 
 
 def test_tree_of_both():
