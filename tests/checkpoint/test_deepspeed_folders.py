@@ -276,3 +276,20 @@ def test_folders_of_the_library(stage, tmp_path):
         assert np.array_equal(state[key].float().numpy(), value.float().numpy()), key
     assert verify(tmp_path / "run") == []
     assert mt.load(tmp_path / "run", foreign="stand-in")["epoch"] == 3
+
+
+def test_the_layers_of_a_pipeline_are_named(tmp_path):
+    folder = tmp_path / "global_step5"
+    folder.mkdir()
+    (tmp_path / "latest").write_text("global_step5")
+    mt.save({"module": None, "epoch": 1}, folder / "mp_rank_00_model_states.pt", format="torch")
+    assert mt.load_file(tmp_path)["epoch"] == 1
+    for i in range(2):
+        name = f"layer_0{i}-model_00-model_states.pt"
+        mt.save({"w": mt.ones(2)}, folder / name, format="torch")
+    with pytest.raises(mt.CheckpointError, match="2 files of their own.* layer_00-model_00-model"):
+        mt.load_file(tmp_path)
+    assert mt.load_file(tmp_path, at="epoch") == {"epoch": 1}
+    assert mt.load_file(folder / "layer_01-model_00-model_states.pt")["w"].tolist() == [1, 1]
+    (problem,) = mt.checkpoints.verify(tmp_path)
+    assert problem.kind == "not read"

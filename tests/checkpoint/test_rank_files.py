@@ -166,6 +166,18 @@ def test_rules_are_for_files_of_ranks_only(tmp_path):
         mt.load_file(tmp_path / "a.safetensors", join={})
 
 
+def test_stages_of_a_pipeline_are_parts(tmp_path):
+    for rank, stage in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        folder = tmp_path / f"mp_rank_0{rank}_00{stage}"
+        folder.mkdir()
+        state = {"model": {f"l{stage}.w": mt.ones(2, 3) * rank, "n": mt.ones(2)}, "iteration": 5}
+        mt.save(state, folder / "model_optim_rng.pt", format="torch")
+    for stage in range(2):
+        state = mt.load_file(tmp_path, at=f"model_optim_rng.{stage}", join={"*.w": 0, "*": None})
+        assert state[f"model.l{stage}.w"].tolist() == [[0.0] * 3] * 2 + [[1.0] * 3] * 2
+        assert state["model.n"].shape == (2,) and state["iteration"] == 5
+
+
 def test_numbered_files_of_ranks(tmp_path):
     for rank, half in enumerate(np.split(COLUMN, 2)):
         state = {"w": mt.from_numpy(half.copy())}

@@ -10,11 +10,12 @@ from typing import NamedTuple
 from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.checkpoint.beside import file_beside
 
-__all__ = ["Files", "files_in", "step_folder"]
+__all__ = ["Files", "files_in", "layers_in", "step_folder"]
 
 _NAME = re.compile(
     r"(?:(?:bf16_|fp16_)?zero_pp_rank_(\d{1,6})_)?mp_rank_(\d{1,6})_(model|optim)_states\.pt"
 )
+_LAYER = re.compile(r"layer_\d{1,6}-model_\d{1,6}-model_states\.pt")
 _LONGEST_TAG = 200
 
 
@@ -64,3 +65,8 @@ def files_in(folder: str) -> dict[int, Files]:
         there = " and files of optimizer states" if found else ""
         raise CheckpointError(f"no file *_model_states.pt{of_rank} is in the folder{there}", folder)
     return dict(sorted(found.items()))
+
+
+def layers_in(folder: str) -> list[str]:
+    """The names of the files of a pipeline's layers."""
+    return sorted(filter(_LAYER.fullmatch, os.listdir(folder)))

@@ -10,7 +10,8 @@ import numpy as np
 
 from modtree import _C
 from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.deepspeed.folder import Files, files_in, step_folder
+from modtree.files.checkpoint.other_files import not_damaged
+from modtree.files.deepspeed.folder import Files, files_in, layers_in, step_folder
 from modtree.files.deepspeed.model_ranks import UniversalRules
 from modtree.files.deepspeed.partitions import Parameter, Vector, of_groups, of_ranks
 from modtree.files.distributed.joining import HOW_TO_JOIN, Joins
@@ -82,10 +83,22 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
                 )
             else:
                 (self._object,) = states.values()
+            if at is None and not self._object["model"]:
+                self._check_no_layers()
             self._enter(at)
         except BaseException:
             self.close()
             raise
+
+    def _check_no_layers(self) -> None:
+        """A model that is nowhere else may be in files of layers, which are not put together."""
+        if layers := layers_in(self._folder):
+            error = CheckpointError(
+                f"its model is that of a pipeline, whose layers are in {len(layers)} files of "
+                f"their own: open each by itself, such as {layers[0]}",
+                self._folder,
+            )
+            raise not_damaged(error)
 
     def _state_of(self, files: Files) -> dict[str, Any]:
         """What the files of one model-parallel rank hold, by parts."""
