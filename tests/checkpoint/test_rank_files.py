@@ -251,6 +251,7 @@ def test_parts_that_cannot_be_put_together_say_why(ranks):
     assert "ranks have partial sums of it" in str(state["sums"]) and state["rows"].shape == (7, 5)
     (problem,) = verify(ranks / "sums")
     assert problem.key == "sums" and "partial sums" in problem.message
+    assert problem.kind == "not read"
 
 
 @needs_torch
@@ -263,3 +264,25 @@ def test_a_missing_rank_is_named(ranks, tmp_path):
         assert checkpoint.array("copies").shape == checkpoint.array("of_two").shape == (7, 5)
         with pytest.raises(mt.CheckpointError, match="in no file; files of rank 2 are missing"):
             checkpoint.array("rows")
+
+
+@needs_torch
+def test_shards_in_strides_say_why(tmp_path):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.distributed.tensor.placement_types import _StridedShard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    for rank in range(4):
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=4)
+        try:
+            mesh = DeviceMesh("cpu", torch.arange(4).reshape(2, 2))
+            places = [_StridedShard(0, split_factor=2), Shard(0)]
+            value = DTensor.from_local(torch.ones(2, 3), mesh, places, run_check=False)
+            torch.save({"w": value, "n": torch.ones(2)}, tmp_path / f"model_rank_{rank}.pt")
+        finally:
+            torch.distributed.destroy_process_group()
+    state = mt.load_file(tmp_path)
+    assert "parts of a tensor: " in str(state["w"]) and state["n"].tolist() == [1, 1]
+    (problem,) = verify(tmp_path)
+    assert (problem.kind, problem.key) == ("not read", "w")

@@ -95,8 +95,10 @@ class Merging:
             else:
                 result[name] = self.merged(there, inner, depth + 1)
 
-    def _note_unclear(self, key: str, reason: str, parts: str) -> StandIn:
-        self.unclear.append(CheckpointError(reason, self._path, key))
+    def _note_unclear(self, key: str, reason: str, parts: str, is_damage: bool = True) -> StandIn:
+        error = CheckpointError(reason, self._path, key)
+        error.is_damage = is_damage
+        self.unclear.append(error)
         made = StandIn("torch.Tensor", ())
         return made.described("torch.Tensor", f"{parts}: {reason:.200}", {})
 
@@ -119,7 +121,8 @@ class Merging:
                     piece = Piece(part.offsets, part.record.shape, source.array, file)
                     boxes.setdefault((piece.offsets, piece.sizes), piece)
         except NoPlacement as error:
-            return self._note_unclear(key, str(error), "parts of a tensor")
+            is_damage = getattr(error, "is_damage", True)
+            return self._note_unclear(key, str(error), "parts of a tensor", is_damage)
         if first is None:
             return self._note_unclear(key, "no rank has a shard of it", "a tensor without shards")
         missing = sorted(set(range(first.ranks)) - set(self._ranks))[:5]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import DTYPES, TensorRecord
 
@@ -98,7 +99,9 @@ def _of_dtensor(value: StandIn) -> LocalPart:
     if not len(placements) == len(coordinate) == len(sizes):
         raise NoPlacement(f"{len(placements)} placements are on a mesh of {len(sizes)} dimensions")
     if spec.get("use_strided_shard_as_shard_order") is True or not _in_order(spec, placements):
-        raise NoPlacement("its dimensions are split in an order that is not that of the mesh")
+        raise not_damaged(
+            NoPlacement("its dimensions are split in an order that is not that of the mesh")
+        )
     begins, lengths = [0] * len(shape), list(shape)
     for placement, index, size in zip(placements, coordinate, sizes, strict=True):
         dim = _split_dimension(placement, len(shape))
@@ -128,7 +131,8 @@ def _split_dimension(placement: Any, dims: int) -> int | None:
         return None
     if kind != "Shard":
         words = {"Partial": "partial sums", "_StridedShard": "shards in strides"}
-        raise NoPlacement(f"ranks have {words.get(kind, f'a placement {kind!r:.40}')} of it")
+        reason = f"ranks have {words.get(kind, f'a placement {kind!r:.40}')} of it"
+        raise not_damaged(NoPlacement(reason)) if kind in words else NoPlacement(reason)
     named = {**placement.attributes, **placement.pairs}
     dim = named.get("dim", placement.args[0] if placement.args else None)
     if type(dim) is not int or not -dims <= dim < dims:
