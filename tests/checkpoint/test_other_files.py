@@ -161,3 +161,11 @@ def test_a_part_that_is_not_there_is_not_damage(tmp_path):
 def test_load_names_what_load_file_reads(head, what):
     with pytest.raises(pickle.UnpicklingError, match=f"the file is {what}: read it with modtree"):
         mt.load(head)
+
+
+def test_the_length_of_a_header_is_not_a_message_of_pgp(tmp_path):
+    length = 0x30084
+    content = length.to_bytes(8, "little") + b"{}".ljust(length)
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with open_checkpoint(tmp_path / "a.safetensors") as checkpoint:
+        assert checkpoint.entries == {}

@@ -90,7 +90,8 @@ def what_it_is(head: bytes) -> str | None:
             if _is_tar(_beginning(head)):
                 return "it is a tar archive compressed with gzip: unpack it first, with tar -xzf"
             return f"it is compressed with {name}: unpack it first, with {program}"
-    if _OPENPGP.match(head):
+    # The length of a safetensors header may begin alike.
+    if _OPENPGP.match(head) and head[4:9] != b"\0\0\0\0{":
         return "it is encrypted by PGP: decrypt it first"
     if _is_tar(head):
         if head[:100].rstrip(b"\0") in _OLD_PARTS:
