@@ -1,32 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The public functions that look at models: ``check``, ``compare`` and ``summary``.
 
-What they stand on is imported when the first of them is called: few programs do.
+The parts of ``modtree.inspection`` that do the work are imported when one of these functions is
+called, or its annotations are evaluated: few programs do.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from modtree import inspection
 from modtree.core.loading.rename import Rename
 from modtree.core.module import Module
 from modtree.files.checkpoint.base import Checkpoint
 
 if TYPE_CHECKING:
-    from modtree.inspection.check import Findings
-    from modtree.inspection.comparison.result import Diff
-    from modtree.inspection.summary import Summary
+    import modtree.inspection.check
+    import modtree.inspection.comparison.result
+    import modtree.inspection.summary  # noqa: F401  (named as inspection.summary)
 
 __all__ = ["Comparable", "can_be_compared", "check", "compare", "summary"]
 
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
-
-
-def _home(name: str) -> Any:
-    return importlib.import_module(f"modtree.inspection.{name}")
 
 
 def can_be_compared(value: Any) -> bool:
@@ -35,7 +32,7 @@ def can_be_compared(value: Any) -> bool:
     return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
 
 
-def check(model: Any, example: Any = None) -> Findings:
+def check(model: Any, example: Any = None) -> inspection.check.Findings:
     """What is probably a mistake in a model; an empty list where nothing is.
 
     Looks for tensors and modules in plain attributes, lists and dicts, where the tree does not see
@@ -67,8 +64,7 @@ def check(model: Any, example: Any = None) -> Findings:
         >>> [(found.path, found.kind) for found in mt.check(net)]
         [('scales[0]', 'hidden-tensor')]
     """
-    findings: Findings = _home("check").find_mistakes(model, example)
-    return findings
+    return inspection.check.find_mistakes(model, example)
 
 
 def summary(
@@ -80,7 +76,7 @@ def summary(
     depth: int | None = None,
     fold: bool = True,
     times: bool | int = False,
-) -> Summary:
+) -> inspection.summary.Summary:
     """A model as a table: a line for each module with its class, output shape, parameters, buffers,
     trainable share, bytes and dtype.
 
@@ -128,7 +124,7 @@ def summary(
         input       (1, 4)
         output      (1, 8)
     """
-    made: Summary = _home("summary").summarize(
+    return inspection.summary.summarize(
         model,
         input_shape,
         example=example,
@@ -137,7 +133,6 @@ def summary(
         fold=fold,
         times=times,
     )
-    return made
 
 
 def compare(
@@ -151,7 +146,7 @@ def compare(
     at: str | tuple[str | None, str | None] | None = None,
     join: Any = None,
     large_header: bool = False,
-) -> Diff:
+) -> inspection.comparison.result.Diff:
     """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 
     Models, state dicts and paths go together in any combination. Files are read tensor by tensor.
@@ -188,7 +183,7 @@ def compare(
         OSError: A file cannot be opened.
         CheckpointError: A file is damaged, or not a checkpoint.
     """
-    found: Diff = _home("comparison").compare(
+    return inspection.comparison.compare(
         a,
         b,
         rtol=rtol,
@@ -199,4 +194,3 @@ def compare(
         join=join,
         large_header=large_header,
     )
-    return found
