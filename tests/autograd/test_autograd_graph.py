@@ -12,6 +12,7 @@ import threading
 import weakref
 
 import pytest
+from helpers.limits import HANGS_AFTER
 from helpers.support import raises, values
 
 
@@ -334,6 +335,6 @@ class Late(m.autograd.Function):
 sys.other = Late.apply(x)
 """
     process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_AFTER
     )
     assert process.returncode == 0 and process.stderr == "", process.stderr[-2000:]

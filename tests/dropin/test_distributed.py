@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.dropin_programs import command, compared, environment, names, run, started
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.limits import HANGS_AFTER
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_distributed.py"
 
@@ -52,7 +53,7 @@ def test_example_trains_and_goes_on_from_its_checkpoint(method, tmp_path):
                 cwd=place, env=environment(place), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True,
             ) as process:  # fmt: skip
-                out, _ = process.communicate(timeout=240)
+                out, _ = process.communicate(timeout=HANGS_AFTER)
             assert process.returncode == 0, out
             said.append([text for text in out.splitlines() if text.startswith("epoch")])
         assert [len(texts) for texts in said] == [2, 1]

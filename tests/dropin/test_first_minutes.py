@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from helpers.implementations import needs_torch
 from helpers.launchers import environment, make_environment, ran
+from helpers.limits import HANGS_AFTER
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
 
@@ -225,7 +226,7 @@ def run_cells(place: Path, *cells: str, **variables: str) -> list[str]:
     client.start_channels()
     said: list[str] = []
     try:
-        client.wait_for_ready(timeout=100)
+        client.wait_for_ready(timeout=HANGS_AFTER)
         for cell in cells:
             texts: list[str] = []
 
@@ -233,7 +234,7 @@ def run_cells(place: Path, *cells: str, **variables: str) -> list[str]:
                 content = message["content"]
                 texts.append(content.get("text") or content.get("evalue") or "")
 
-            client.execute_interactive(cell, output_hook=keep, timeout=100)
+            client.execute_interactive(cell, output_hook=keep, timeout=HANGS_AFTER)
             said.append("".join(texts).strip())
     finally:
         client.stop_channels()

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 pytestmark = needs_torch
 
@@ -63,7 +64,9 @@ def test_objects_of_pyro_become_modules(options, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "modtree", "run", *options, str(tmp_path / "program.py")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER
+    )
     assert run.returncode == 0, run.stderr[-3000:]
     same = [True, [3], ["weight", "bias"], True]
     expected = [[[*same, True], [*same, False], [*same, False]]]
@@ -79,5 +82,5 @@ def test_another_pyro_is_left_alone(tmp_path):
     program = "import pyro.nn.module as m, modtree.dropin; print(vars(m._PyroModuleMeta).keys())"
     (tmp_path / "program.py").write_text(program)
     command = [sys.executable, "-m", "modtree", "run", str(tmp_path / "program.py")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER)
     assert run.returncode == 0 and "_New" not in run.stdout, run.stderr[-3000:]

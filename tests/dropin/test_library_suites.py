@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 TOOL = Path(__file__).parents[2] / "tools" / "library_suites"
 
@@ -80,7 +81,7 @@ def checkout(folder: Path, suite: str) -> Path:
 def compared(*words: object) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     line = [sys.executable, str(TOOL), *map(str, words)]
-    return subprocess.run(line, capture_output=True, text=True, env=kept, timeout=300)
+    return subprocess.run(line, capture_output=True, text=True, env=kept, timeout=HANGS_AFTER)
 
 
 def cells(line: str) -> list[str]:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 PROGRAM = """
 import pickle, sys
@@ -74,7 +75,12 @@ def python(how, *arguments, cwd):
     start = [sys.executable] + (["-m", "modtree", "run"] if how == "dropin" else [])
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(
-        [*start, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+        [*start, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     return ran.stdout

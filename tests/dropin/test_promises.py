@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("Attributes", "Traversal", "Call and hooks", "state_dict")
@@ -49,7 +50,7 @@ def test_the_rows_of_these_sections_hold():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER,
     )
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
     assert re.search(r"\b[2-9]\d passed", run.stdout), run.stdout[-500:]

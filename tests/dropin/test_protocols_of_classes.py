@@ -10,6 +10,7 @@ import sys
 
 from helpers import protocol_classes
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 pytestmark = needs_torch
 
@@ -20,7 +21,7 @@ def outcomes(*options):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(run.stdout)

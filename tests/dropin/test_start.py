@@ -12,6 +12,7 @@ import textwrap
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 pytestmark = needs_torch
 
@@ -24,7 +25,7 @@ def start(*arguments, cwd, input="", **environment):
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER,
     )
 
 

@@ -13,8 +13,10 @@ from collections import OrderedDict
 from types import ModuleType
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 torch = pytest.importorskip("torch")
+
 
 import modtree  # noqa: E402
 from modtree import _C  # noqa: E402
@@ -251,7 +253,7 @@ def run(tmp_path, change, program):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 HERE = Path(__file__).parent
 FILES = sorted(path.name for path in (HERE / "both").glob("test_*.py"))
@@ -44,7 +45,7 @@ def test_file(name):
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER,
     )
     skipped = _all_skipped(run)
     if skipped:

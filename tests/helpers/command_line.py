@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree.cli import main
@@ -104,7 +105,12 @@ def process(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]
     """Runs ``modtree ...`` as a process."""
     settings = environment_of(**options.pop("env", {}))
     return subprocess.run(
-        command_of(*arguments), capture_output=True, text=True, timeout=120, env=settings, **options
+        command_of(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        env=settings,
+        **options,
     )
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.limits import HANGS_AFTER
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "dropin" / "programs"
 
@@ -150,7 +152,7 @@ def run(
     *arguments: str,
     python: str = sys.executable,
     processes: int = 1,
-    timeout: float = 300,
+    timeout: float = HANGS_AFTER,
     errors: bool = False,
     device: str = "cpu",
 ) -> Outcome:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree
 from modtree import _C
@@ -77,6 +78,6 @@ def ran(command: list[str], cwd: Path, given: str = "", **changes: str) -> Ended
         input=given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER,
     )
     return Ended(done.returncode, done.stdout, done.stderr)

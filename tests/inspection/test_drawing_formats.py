@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from helpers.drawn_models import chain, experts, odd, random_tree
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree import nn
@@ -26,7 +27,9 @@ needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="needs G
 def graphviz(text: str) -> dict:
     """The graph as Graphviz reads it."""
     command = ["dot", "-Tdot_json"]
-    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", timeout=60)
+    done = subprocess.run(
+        command, input=text, capture_output=True, encoding="utf-8", timeout=HANGS_AFTER
+    )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return json.loads(done.stdout)
 

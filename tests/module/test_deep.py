@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "isolated" / "deep.py"
 OPERATIONS = re.findall(r"^    def ([a-z]\w*)\(self\):", SCRIPT.read_text(), re.MULTILINE)
@@ -28,7 +29,7 @@ def outcomes(kind: str) -> dict[str, str]:
                 [sys.executable, str(SCRIPT), kind, *left],
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=HANGS_AFTER,
             )
             started = None
             for line in process.stdout.splitlines():

@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 PROGRAM = """
     import threading
@@ -116,5 +117,5 @@ PROGRAM = """
 )
 def test_a_daemon_thread_does_not_end_the_process_by_a_signal(where):
     program = textwrap.dedent(PROGRAM).replace("{where}", where)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=HANGS_AFTER)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
+from helpers.limits import HANGS_AFTER
 
 
 @pytest.fixture
@@ -391,6 +392,8 @@ def test_readme_has_six_rows_of_two_runs():
 def test_unknown_sides_are_refused_by_name():
     for sides in ("floor", "modtree;flax", ";"):
         command = [sys.executable, "-m", "bench", "--only", "growth", "--sides", sides]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER
+        )
         assert done.returncode == 2
         assert "'modtree'; 'modtree, torch leaves'; 'torch'" in done.stderr

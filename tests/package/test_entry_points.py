@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree
 from modtree import _C
@@ -83,4 +84,4 @@ def test_a_kernel_called_while_the_first_call_of_one_runs_python():
         "kernel(x, x)\n"
         "sys.settrace(None)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANGS_AFTER)

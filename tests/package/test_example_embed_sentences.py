@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 
@@ -242,7 +243,7 @@ def test_batches_do_not_change_an_embedding(embedder):
 def run(*arguments, **kwargs):
     command = [sys.executable, str(EXAMPLES / "embed_sentences.py"), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, **kwargs
+        command, capture_output=True, text=True, timeout=HANGS_AFTER, check=False, **kwargs
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 
@@ -211,7 +212,7 @@ def test_says_what_is_missing(tmp_path):
         [sys.executable, str(EXAMPLES / "train_digits.py"), "--out", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_AFTER,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )
     assert result.returncode == 2

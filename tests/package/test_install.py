@@ -9,6 +9,7 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree
 from modtree import _C
@@ -119,4 +120,6 @@ def test_in_another_order_than_modtree_does():
         _C._install(numpy_family=Family(), Parameter=Parameter)
         assert type(_C._installed()["numpy_family"]) is Family
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=HANGS_AFTER
+    )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 SCRIPTS = sorted(p for p in (pathlib.Path(__file__).parents[1] / "isolated").glob("leak_*.py"))
 SCRIPTS = [p for p in SCRIPTS if p.stem != "leak_common"]
@@ -18,7 +19,10 @@ SCRIPTS = [p for p in SCRIPTS if p.stem != "leak_common"]
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
 def test_no_leak(ours, script):
     process = subprocess.run(
-        [sys.executable, str(script), ours.name], capture_output=True, text=True, timeout=300
+        [sys.executable, str(script), ours.name],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
     )
     assert process.returncode == 0, process.stderr[-2000:]
 
@@ -26,7 +30,7 @@ def test_no_leak(ours, script):
 def test_training_steps_leave_nothing_to_collect():
     script = pathlib.Path(__file__).parents[1] / "isolated" / "steps_without_collector.py"
     process = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=HANGS_AFTER
     )
     assert process.returncode == 0, process.stderr[-2000:]
 
@@ -56,7 +60,10 @@ sys.kept = tree
 """
     folder = str(pathlib.Path(__file__).parents[1])
     process = subprocess.run(
-        [sys.executable, "-c", code, folder, ours.name], capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", code, folder, ours.name],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
     )
     assert process.returncode == 0, process.stderr[-2000:]
     assert process.stderr == ""

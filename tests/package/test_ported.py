@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 
@@ -213,7 +214,7 @@ def test_imports_elsewhere_stay(run):
 
 def test_the_program():
     command = [sys.executable, str(FOLDER / "run.py"), "lstm_lm", "--batch", "1"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER)
     assert result.returncode == 0, result.stderr
     assert "lstm_lm with modtree: 521,192 parameters" in result.stdout
     assert result.stdout.count("step ") == 3

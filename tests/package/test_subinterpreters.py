@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 CHILD = Path(__file__).parent.parent / "isolated" / "subinterpreter.py"
 
@@ -28,7 +29,11 @@ spec.loader.exec_module(importlib.util.module_from_spec(spec))
 def run(*arguments):
     # A deadlock is what is tested for.
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER,
+        check=False,
     )
 
 

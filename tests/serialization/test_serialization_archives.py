@@ -32,6 +32,7 @@ from helpers.hostile_files import (
     value,
 )
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree import nn
@@ -431,7 +432,7 @@ def test_in_little_memory():
     """All of them, in a process that may take 256 MiB more than it has after the import."""
     script = Path(__file__).parents[1] / "isolated" / "load_hostile.py"
     command = [sys.executable, script, "test_serialization_archives"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["refused", str(len(CASES))]
 

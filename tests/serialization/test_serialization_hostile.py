@@ -30,6 +30,7 @@ from helpers.hostile_files import (
     tuple_of,
     value,
 )
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree import nn
@@ -614,7 +615,7 @@ def test_in_little_memory():
         [sys.executable, script, "test_serialization_hostile"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["refused", str(len(CASES))]

@@ -14,6 +14,7 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree import _C
@@ -380,7 +381,7 @@ def test_no_leaks():
     assert after - blocks < 200, (blocks, after)
     assert grown - memory < 8000, (memory, grown)
     """)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANGS_AFTER)
 
 
 def test_data_replaced_while_it_is_used():

@@ -14,6 +14,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree._C import kernels
@@ -88,7 +89,7 @@ def in_a_process(code, **variables):
         env={**environment, **variables},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip(), done.stderr.strip()

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.limits import HANGS_AFTER
 from helpers.worker_data import (
     Dying,
     Failing,
@@ -409,7 +410,7 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /
 def test_the_end_of_a_program(tmp_path, kind, code, method):
     before = shared_files()
     process, pids = run(tmp_path, kind, method)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=HANGS_AFTER)
     assert process.returncode == code
     lines = errors.strip().splitlines()
     assert lines[-1:] == (["ValueError: left"] if kind == "break" else [])
@@ -424,7 +425,7 @@ def test_ctrl_c(tmp_path, kind):
     """Reaches the program and its workers; the workers say nothing."""
     process, pids = run(tmp_path, kind, "fork")
     os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=HANGS_AFTER)
     assert (process.returncode, output.strip(), errors) == (0, "interrupted", "")
     assert len(pids) == 2 and all_gone(pids)
 
@@ -435,6 +436,6 @@ def test_workers_end_when_their_program_is_killed(tmp_path, method):
     before = shared_files()
     process, pids = run(tmp_path, "waiting", method)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANGS_AFTER)
     assert len(pids) == 2 and all_gone(pids)
     assert left_in_shared_memory(before) == set()

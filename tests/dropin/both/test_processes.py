@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.limits import HANGS_AFTER
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -62,7 +63,7 @@ def test_processes_of_torch_multiprocessing(method, under_dropin):
     module, queue = nn.Linear(2, 2), context.Queue()
     process = context.Process(target=answer, args=(module, queue))
     process.start()
-    assert queue.get(timeout=120) == (module(torch.ones(2)).tolist(), under_dropin)
+    assert queue.get(timeout=HANGS_AFTER) == (module(torch.ones(2)).tolist(), under_dropin)
     process.join()
     assert process.exitcode == 0
 
@@ -72,11 +73,15 @@ def test_a_python_that_is_started(under_dropin):
         "import torch, sys; m = sys.modules.get('modtree._C');"
         "print(m is not None and torch.nn.Module is m.ModuleBase)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_AFTER
+    )
     assert ran.stdout.strip() == str(under_dropin), ran.stderr
 
 
 def test_a_python_that_imports_no_torch_imports_nothing_of_ours():
     code = "import sys; print([name for name in sys.modules if name.startswith('modtree')])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_AFTER
+    )
     assert ran.stdout.strip() == "[]", ran.stderr
