@@ -115,7 +115,7 @@ function()
 """
 
 AT_END = """\
-import atexit, sys, threading, time, weakref
+import atexit, sys, threading, weakref
 class Last:
     def __del__(self):
         print("deleted")
@@ -123,7 +123,7 @@ last = Last()
 atexit.register(print, "first registered")
 atexit.register(print, "last registered")
 def work():
-    time.sleep(0.05)
+    threading.main_thread().join()  # done when the interpreter waits for this thread
     print("thread")
 threading.Thread(target=work).start()
 print(threading.current_thread() is threading.main_thread(), threading.active_count())
