@@ -15,7 +15,11 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 #: As they are before any test runs: torch.compile puts others in the place of two of them.
-METHODS = {name: value for name, value in vars(nn.Module).items() if inspect.isfunction(value)}
+METHODS = {
+    name: value
+    for name, value in vars(nn.Module).items()
+    if inspect.isfunction(value) and name != "__annotate_func__"  # of the annotations, from 3.14 on
+}
 WALKS = [
     "parameters",
     "named_parameters",
