@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,13 @@ def compared(*words: object) -> subprocess.CompletedProcess[str]:
 
 def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_a_checkout_has_a_name_without_git(tmp_path, monkeypatch):
+    name_of = runpy.run_path(str(TOOL))["name_of"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    assert name_of(tmp_path) == tmp_path.name
 
 
 def test_tests_are_compared_by_their_ids(tmp_path):
