@@ -177,7 +177,7 @@ inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 // Are the records behind object's slot wrappers, and the builtin object.__new__, what
 // module/object_methods.cpp takes them for: shared by all classes, and writable? Tried with these
 // versions; later ones are left alone until somebody has.
-constexpr bool kSlotRecordsAreKnown = PY_VERSION_HEX < 0x030E0000;
+constexpr bool kSlotRecordsAreKnown = PY_VERSION_HEX < 0x030F0000;
 
 // 1 and a new reference, 0 (and null) when there is no such key, -1 on error. The caller keeps the
 // dict alive.
