@@ -162,9 +162,9 @@ int replace_all(NodeObject *node, PyObject *hook, PyObject *value, Gradients &gr
 int keep_retained(NodeObject *node, Gradients &outputs, bool on_tensors) {
   for (std::size_t i = 0; node->hooks != nullptr && i < node->hooks->retained.size(); ++i) {
     const auto &entry = node->hooks->retained[i];
-    auto tensor = py::reinterpret_borrow<py::object>(PyWeakref_GET_OBJECT(entry.tensor));
+    const py::object tensor = referent_of(entry.tensor);
     PyObject *gradient = outputs[entry.nr];
-    if (tensor.is_none() || gradient == nullptr) {
+    if (!tensor || gradient == nullptr) {
       continue;
     }
     if (accumulate_grad(as_tensor(tensor.ptr()), Py_NewRef(gradient), on_tensors) < 0) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "python/compat.h"
 #include "python/once.h"
 #include "tensor/grad_mode.h"
 
@@ -98,8 +99,7 @@ int move_retained(TensorObject *tensor, NodeObject *old_node) {
   if (old_node != nullptr && old_node->hooks != nullptr) {
     auto &retained = old_node->hooks->retained;
     for (std::size_t i = 0; i < retained.size(); ++i) {
-      PyObject *known = PyWeakref_GET_OBJECT(retained[i].tensor);
-      if (known == self) {
+      if (is_referent(retained[i].tensor, self)) {
         Py_DECREF(retained[i].tensor);
         retained.erase(retained.begin() + static_cast<std::ptrdiff_t>(i));
         break;
