@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "python/native_section.h"
+
 namespace modtree {
 
 namespace py = pybind11;
@@ -241,6 +243,7 @@ struct Bound {
   static inline const BoundFunction *function = nullptr;
 
   static PyObject *entry(PyObject *, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    const NativeSection in_section;
     return call_bound(*function, &call, args, count, keywords);
   }
 

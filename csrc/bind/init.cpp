@@ -28,6 +28,7 @@
 #include "python/installed.h"
 #include "python/internals.h"
 #include "python/interned.h"
+#include "python/native_section.h"
 #include "python/once.h"
 #include "python/ordered_dict.h"
 #include "tensor/override.h"
@@ -124,6 +125,8 @@ void bind_module(Functions &m) {
 
 // The entry point of this name calls it: main_interpreter.cpp.
 PYBIND11_MODULE(_C_in_main, m) {
+  init_native_section();
+  const NativeSection in_section;
   m.doc() = "Native parts of modtree.";
   m.attr("__version__") = MODTREE_VERSION;
   init_type_versions();

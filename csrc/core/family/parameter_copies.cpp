@@ -33,7 +33,7 @@ bool ParameterCopies::compare() const {
   auto *type = reinterpret_cast<PyTypeObject *>(parameter_type_.ptr());
   Py_ssize_t position = 0;
   PyObject *name, *value;
-  while (PyDict_Next(deciding_.ptr(), &position, &name, &value)) {
+  while (dict_next_item(deciding_.ptr(), &position, &name, &value)) {
     if (type_lookup(type, name).ptr() != value) {
       return false;
     }

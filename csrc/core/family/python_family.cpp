@@ -6,6 +6,7 @@
 #include "python/compat.h"
 #include "python/installed.h"
 #include "python/interned.h"
+#include "python/native_section.h"
 
 namespace modtree {
 
@@ -40,6 +41,7 @@ template <class... Args>
 PyObject *call(const py::object &function, Args... args) {
   // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
   PyObject *stack[] = {nullptr, args...};
+  const OutsideNativeSection outside;
   return PyObject_Vectorcall(function.ptr(), stack + 1,
                              sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }

@@ -113,7 +113,7 @@ void TensorReader::find_table(py::handle capsule) {
 }
 
 PyObject *TensorReader::descriptor(PyObject *name, PyTypeObject *type) const {
-  PyObject *found = PyDict_GetItemWithError(attributes_.ptr(), name);
+  PyObject *found = dict_get(attributes_.ptr(), name);
   if (!found && PyErr_Occurred()) {
     throw py::error_already_set();
   }
@@ -171,7 +171,7 @@ void TensorReader::find_modes(py::handle library, py::handle modes) {
 bool TensorReader::compare(PyTypeObject *type) const {
   Py_ssize_t position = 0;
   PyObject *name, *value;
-  while (PyDict_Next(attributes_.ptr(), &position, &name, &value)) {
+  while (dict_next_item(attributes_.ptr(), &position, &name, &value)) {
     if (type_lookup(type, name).ptr() != value) {
       return false;
     }

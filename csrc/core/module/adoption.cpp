@@ -16,6 +16,7 @@
 #include "module/type.h"
 #include "python/call.h"
 #include "python/loaded_library.h"
+#include "python/native_section.h"
 
 namespace modtree {
 
@@ -159,9 +160,11 @@ PyObject *delete_attribute(PyObject *self_obj, PyObject *name) {
 }
 
 PyMethodDef set_attribute_def = {
-    "__setattr__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(set_attribute)),
+    "__setattr__",
+    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<set_attribute>)),
     METH_FASTCALL, "Module.__setattr__."};
-PyMethodDef delete_attribute_def = {"__delattr__", delete_attribute, METH_O, "Module.__delattr__."};
+PyMethodDef delete_attribute_def = {"__delattr__", entry<delete_attribute>, METH_O,
+                                    "Module.__delattr__."};
 
 PyObject **table_of(const char *name) {
   struct Entry {
@@ -248,7 +251,8 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
     }
   }
   auto *sealed_type = reinterpret_cast<PyTypeObject *>(sealed.ptr());
-  static PyMethodDef kGetattribute = {"__getattribute__", module_getattribute, METH_O, nullptr};
+  static PyMethodDef kGetattribute = {"__getattribute__", entry<module_getattribute>, METH_O,
+                                      nullptr};
   const auto getattribute =
       py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, &kGetattribute));
   if (!getattribute) {

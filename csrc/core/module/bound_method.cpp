@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "python/call.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -74,6 +75,7 @@ int bound_traverse(PyObject *self_obj, visitproc visit, void *arg) {
 // No tp_clear, as for CPython's bound methods: the parts are never null, and a cycle through `self`
 // is broken there.
 void bound_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   BoundMethod *method = as_bound(self_obj);
@@ -158,13 +160,13 @@ PyObject *bound_reduce(PyObject *self_obj, PyObject *) {
 }
 
 PyMethodDef bound_methods[] = {
-    {"__reduce__", bound_reduce, METH_NOARGS, "Helper for pickle."},
+    {"__reduce__", entry<bound_reduce>, METH_NOARGS, "Helper for pickle."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef bound_getset[] = {
-    {"__class__", bound_get_class, nullptr, nullptr, nullptr},
-    {"__doc__", bound_get_doc, nullptr, nullptr, nullptr},
+    {"__class__", entry<bound_get_class>, nullptr, nullptr, nullptr},
+    {"__doc__", entry<bound_get_doc>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -177,14 +179,14 @@ PyMemberDef bound_members[] = {
 };
 
 PyType_Slot bound_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(bound_new)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<bound_new>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(bound_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(bound_traverse)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_getattro, reinterpret_cast<void *>(bound_getattro)},
-    {Py_tp_repr, reinterpret_cast<void *>(bound_repr)},
-    {Py_tp_hash, reinterpret_cast<void *>(bound_hash)},
-    {Py_tp_richcompare, reinterpret_cast<void *>(bound_richcompare)},
+    {Py_tp_getattro, reinterpret_cast<void *>(entry<bound_getattro>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<bound_repr>)},
+    {Py_tp_hash, reinterpret_cast<void *>(entry<bound_hash>)},
+    {Py_tp_richcompare, reinterpret_cast<void *>(entry<bound_richcompare>)},
     {Py_tp_methods, bound_methods},
     {Py_tp_members, bound_members},
     {Py_tp_getset, bound_getset},
@@ -211,7 +213,7 @@ PyObject *new_bound_method(Face *face, PyObject *self_obj) {
     return nullptr;
   }
   BoundMethod *method = as_bound(made);
-  method->vectorcall = call_bound;
+  method->vectorcall = entry<call_bound>;
   method->face = face;
   method->function = Py_NewRef(face->function);
   method->self = Py_NewRef(self_obj);

@@ -8,6 +8,7 @@
 #include "module/hooked_call.h"
 #include "python/call.h"
 #include "python/function_call.h"
+#include "python/native_section.h"
 
 namespace modtree {
 
@@ -148,6 +149,7 @@ PyObject *run(const Plan &plan, PyObject *self_obj, PyObject *args, PyObject *kw
   if (!plan.callable) {
     return call_with_hooks(self_obj, args, kwargs);
   }
+  const OutsideNativeSection outside;
   return plan.unbound ? call_unbound(plan.callable.ptr(), self_obj, args, kwargs)
                       : PyObject_Call(plan.callable.ptr(), args, kwargs);
 }
@@ -183,10 +185,13 @@ PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *arg
   if (Py_EnterRecursiveCall(" while calling a module") != 0) {
     return nullptr;
   }
-  PyObject *result =
-      plan.callable
-          ? PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords)
-          : call_packed(call, self_obj, args, flagged_count, names_of_keywords);
+  PyObject *result;
+  if (plan.callable) {
+    const OutsideNativeSection outside;
+    result = PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords);
+  } else {
+    result = call_packed(call, self_obj, args, flagged_count, names_of_keywords);
+  }
   Py_LeaveRecursiveCall();
   return result;
 }
@@ -199,6 +204,7 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 }
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  const NativeSection in_section;
   ++native_counts.calls;
   Plan plan;
   if (PyObject *forward = bare_forward(as_module(self_obj))) {
@@ -211,6 +217,7 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
 
 PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
                             PyObject *names_of_keywords) {
+  const NativeSection in_section;
   // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
   const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
   PyObject *forward = nullptr;
@@ -231,7 +238,7 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
 void take_vectorcall(PyTypeObject *type, ModuleObject *module) {
   module->vectorcall = module_vectorcall;
   // Before 3.12 classes written in Python do not inherit the flag.
-  if (type->tp_call == module_tp_call) {
+  if (type->tp_call == module_tp_call && !PyType_HasFeature(type, Py_TPFLAGS_HAVE_VECTORCALL)) {
     type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
   }
 }

@@ -7,6 +7,7 @@
 #include "module/deepcopy.h"
 #include "python/call.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -299,7 +300,7 @@ int set_state(ModuleObject *module, PyObject *state) {
   }
   Py_ssize_t position = 0;
   PyObject *key, *value;
-  while (PyDict_Next(state, &position, &key, &value)) {
+  while (dict_next_item(state, &position, &key, &value)) {
     const auto keep_key = py::reinterpret_borrow<py::object>(key);
     const auto keep_value = py::reinterpret_borrow<py::object>(value);
     if (restore_entry(module, key, value) < 0) {
@@ -404,7 +405,7 @@ PyObject *module_deepcopy(PyObject *self_obj, PyObject *memo) {
 }
 
 PyObject *native_deepcopy(PyObject *self_obj) {
-  static PyMethodDef method = {"__deepcopy__", module_deepcopy, METH_O, nullptr};
+  static PyMethodDef method = {"__deepcopy__", entry<module_deepcopy>, METH_O, nullptr};
   if (!is_running(deepcopy_code) || !copies_natively(as_module(self_obj)) ||
       declines_deepcopy(self_obj)) {
     return nullptr;

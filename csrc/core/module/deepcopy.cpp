@@ -25,7 +25,7 @@ bool atoms_come_first = false;
 
 // The module for which no native method is found next, as copy.deepcopy is to go on as with any
 // other object. Only its address is used; null for none.
-PyObject *declined = nullptr;
+thread_local PyObject *declined = nullptr;
 
 // Types whose values are their own deep copies, and what copy._deepcopy_dispatch had for each
 // (null: nothing) when the extension was loaded; strong.
@@ -106,7 +106,7 @@ private:
   // metaclass defines a hash or comparison.
   static PyObject *entry_for(const py::object &table, PyTypeObject *type) {
     const auto key = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
-    PyObject *entry = table ? PyDict_GetItemWithError(table.ptr(), key.ptr()) : nullptr;
+    PyObject *entry = table ? dict_get(table.ptr(), key.ptr()) : nullptr;
     check(!entry && PyErr_Occurred() ? -1 : 0);
     return entry;
   }
@@ -148,7 +148,7 @@ private:
   PyObject *known_copy(PyObject *value) { return known_copy(checked(PyLong_FromVoidPtr(value))); }
 
   PyObject *known_copy(const py::object &id) {
-    PyObject *copy = PyDict_GetItemWithError(memo_.ptr(), id.ptr());
+    PyObject *copy = dict_get(memo_.ptr(), id.ptr());
     if (!copy && PyErr_Occurred()) {
       throw py::error_already_set();
     }
@@ -166,7 +166,7 @@ private:
     own_entries_ += PyDict_GET_SIZE(memo_.ptr()) - before;
     if (!kept_) {
       const py::object of_memo = checked(PyLong_FromVoidPtr(memo_.ptr()));
-      PyObject *kept = PyDict_GetItemWithError(memo_.ptr(), of_memo.ptr());
+      PyObject *kept = dict_get(memo_.ptr(), of_memo.ptr());
       kept_ = kept ? py::reinterpret_borrow<py::object>(kept) : py::object(py::list());
       if (!kept) {
         check(PyErr_Occurred() ? -1 : PyDict_SetItem(memo_.ptr(), of_memo.ptr(), kept_.ptr()));
@@ -320,7 +320,7 @@ private:
     }
     Py_ssize_t position = 0;
     PyObject *key, *value;
-    while (PyDict_Next(attributes.ptr(), &position, &key, &value)) {
+    while (dict_next_item(attributes.ptr(), &position, &key, &value)) {
       if (key != names.compiled_call_impl) {
         const py::object copied = copy_of(value);
         const py::object copied_key = copy_of(key);

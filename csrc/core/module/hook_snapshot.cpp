@@ -42,15 +42,15 @@ py::object own_table(PyObject *table) { return py::reinterpret_borrow<py::object
 
 // `table` is owned by the caller.
 int add_hooks(HookSnapshot &hooks, PyObject *table, const FlagTables &flags, bool is_global) {
-  if (is_plain_table(table) && PyDict_GET_SIZE(table) == 1) {
-    // One entry has no order, so the order that an OrderedDict keeps beside its dict does not
-    // matter.
-    Py_ssize_t position = 0;
-    PyObject *id, *function;
-    PyDict_Next(table, &position, &id, &function);
+  Py_ssize_t position = 0;
+  PyObject *id, *function;
+  // One entry has no order, so the order that an OrderedDict keeps beside its dict does not matter.
+  if (is_plain_table(table) && PyDict_GET_SIZE(table) == 1 &&
+      dict_next_item(table, &position, &id, &function)) {
     return add_hook(hooks, id, function, flags, is_global);
   }
-  const auto items = py::reinterpret_steal<py::object>(PyMapping_Items(table));
+  const auto items = py::reinterpret_steal<py::object>(
+      is_plain_table(table) ? items_at_once(table) : PyMapping_Items(table));
   if (!items) {
     return -1;
   }

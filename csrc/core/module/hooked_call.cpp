@@ -11,6 +11,7 @@
 #include "module/torch_facts.h"
 #include "python/compat.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
 
@@ -111,6 +112,7 @@ private:
         return nullptr;
       }
     }
+    const OutsideNativeSection outside;
     return unbound_ ? call_unbound(forward_.ptr(), self_, args, kwargs.ptr())
                     : PyObject_Call(forward_.ptr(), args, kwargs.ptr());
   }

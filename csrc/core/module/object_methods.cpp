@@ -11,6 +11,7 @@
 #include "module/type.h"
 #include "python/call.h"
 #include "python/internals.h"
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 
 // A slot wrapper such as object.__setattr__ is a descriptor that points to a record, and the record
@@ -56,6 +57,7 @@ PyObject *none_or_error(int result) { return result < 0 ? nullptr : Py_NewRef(Py
 wrapperfunc wrap_setattr, wrap_delattr, wrap_getattribute;  // CPython's own
 
 PyObject *object_setattr(PyObject *self_obj, PyObject *args, void *wrapped) {
+  const NativeSection in_section;
   if (jumps_over(args, wrapped, PyBaseObject_Type.tp_setattro, Py_TYPE(self_obj)->tp_setattro, 2)) {
     PyObject *name = PyTuple_GET_ITEM(args, 0);
     PyObject *value = PyTuple_GET_ITEM(args, 1);
@@ -73,6 +75,7 @@ PyObject *object_setattr(PyObject *self_obj, PyObject *args, void *wrapped) {
 }
 
 PyObject *object_delattr(PyObject *self_obj, PyObject *args, void *wrapped) {
+  const NativeSection in_section;
   if (jumps_over(args, wrapped, PyBaseObject_Type.tp_setattro, Py_TYPE(self_obj)->tp_setattro, 1) &&
       is_module_quickly(self_obj)) {
     PyObject *name = PyTuple_GET_ITEM(args, 0);
@@ -84,6 +87,7 @@ PyObject *object_delattr(PyObject *self_obj, PyObject *args, void *wrapped) {
 }
 
 PyObject *object_getattribute(PyObject *self_obj, PyObject *args, void *wrapped) {
+  const NativeSection in_section;
   if (jumps_over(args, wrapped, PyBaseObject_Type.tp_getattro, Py_TYPE(self_obj)->tp_getattro, 1) &&
       is_module_quickly(self_obj)) {
     PyObject *name = PyTuple_GET_ITEM(args, 0);
@@ -131,6 +135,7 @@ int collect_arguments(PyObject *const *args, Py_ssize_t first, Py_ssize_t count,
 
 PyObject *object_new(PyObject *builtin, PyObject *const *args, std::size_t flagged_count,
                      PyObject *keyword_names) {
+  const NativeSection in_section;
   const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
   PyTypeObject *type =
       count > 0 && PyType_Check(args[0]) ? reinterpret_cast<PyTypeObject *>(args[0]) : nullptr;

@@ -13,6 +13,7 @@
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/methods.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -38,7 +39,7 @@ int raise_unexpected_arguments(PyObject *self_obj, PyObject *args, PyObject *key
   const char *class_name = type_short_name(Py_TYPE(self_obj));
   Py_ssize_t position = 0;
   PyObject *key, *value;
-  if (keywords && PyDict_Next(keywords, &position, &key, &value)) {
+  if (keywords && dict_next_item(keywords, &position, &key, &value)) {
     PyErr_Format(PyExc_TypeError, "%.200s.__init__() got an unexpected keyword argument '%U'",
                  class_name, key);
     return -1;
@@ -140,6 +141,7 @@ int module_tp_clear(PyObject *self_obj) {
 }
 
 void module_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   Py_TRASHCAN_BEGIN(self_obj, module_tp_dealloc) ModuleObject *self = as_module(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
@@ -193,9 +195,9 @@ PyObject *module_get_weakref(PyObject *self_obj, void *) {
 }
 
 PyGetSetDef module_getset[] = {
-    {"__dict__", module_get_dict, module_set_dict,
+    {"__dict__", entry<module_get_dict>, entry<module_set_dict>,
      "The attributes of the module, with its 17 internal ones.", nullptr},
-    {"__weakref__", module_get_weakref, nullptr, "A weak reference to the module, or None.",
+    {"__weakref__", entry<module_get_weakref>, nullptr, "A weak reference to the module, or None.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -213,59 +215,61 @@ PyCFunction as_method(PyObject *(*function)(PyObject *, PyObject *const *, Py_ss
 }
 
 PyMethodDef module_methods[] = {
-    {"__getattr__", module_getattr, METH_O,
+    {"__getattr__", entry<module_getattr>, METH_O,
      "__getattr__($self, name, /)\n--\n\nLooks a name up in the parameters, buffers and children."},
-    {"_call_impl", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(module_call_impl)),
+    {"_call_impl",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<module_call_impl>)),
      METH_VARARGS | METH_KEYWORDS,
      "_call_impl($self, /, *args, **kwargs)\n--\n\nRuns the hooks and `forward`."},
-    {"register_parameter", as_method(module_register_parameter), METH_FASTCALL | METH_KEYWORDS,
+    {"register_parameter", as_method(entry<module_register_parameter>),
+     METH_FASTCALL | METH_KEYWORDS,
      "register_parameter($self, name, param)\n--\n\nAdds a parameter, or reserves its place when "
      "`param` is None."},
-    {"register_buffer", as_method(module_register_buffer), METH_FASTCALL | METH_KEYWORDS,
+    {"register_buffer", as_method(entry<module_register_buffer>), METH_FASTCALL | METH_KEYWORDS,
      "register_buffer($self, name, tensor, persistent=True)\n--\n\n"
      "Adds a buffer; one that is not persistent stays out of state_dict()."},
-    {"add_module", as_method(module_add_module), METH_FASTCALL | METH_KEYWORDS,
+    {"add_module", as_method(entry<module_add_module>), METH_FASTCALL | METH_KEYWORDS,
      "add_module($self, name, module)\n--\n\nAdds a child module, or reserves its place when "
      "`module` is None."},
-    {"parameters", as_method(module_parameters), METH_FASTCALL | METH_KEYWORDS,
+    {"parameters", as_method(entry<module_parameters>), METH_FASTCALL | METH_KEYWORDS,
      "parameters($self, recurse=True)\n--\n\nIterates over the parameters of the tree, each once."},
-    {"named_parameters", as_method(module_named_parameters), METH_FASTCALL | METH_KEYWORDS,
+    {"named_parameters", as_method(entry<module_named_parameters>), METH_FASTCALL | METH_KEYWORDS,
      "named_parameters($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over "
      "(name, parameter)."},
-    {"buffers", as_method(module_buffers), METH_FASTCALL | METH_KEYWORDS,
+    {"buffers", as_method(entry<module_buffers>), METH_FASTCALL | METH_KEYWORDS,
      "buffers($self, recurse=True)\n--\n\nIterates over the buffers of the tree, each once."},
-    {"named_buffers", as_method(module_named_buffers), METH_FASTCALL | METH_KEYWORDS,
+    {"named_buffers", as_method(entry<module_named_buffers>), METH_FASTCALL | METH_KEYWORDS,
      "named_buffers($self, prefix='', recurse=True, remove_duplicate=True)\n--\n\nIterates over "
      "(name, buffer)."},
-    {"modules", as_method(module_modules), METH_FASTCALL | METH_KEYWORDS,
+    {"modules", as_method(entry<module_modules>), METH_FASTCALL | METH_KEYWORDS,
      "modules($self, remove_duplicate=True)\n--\n\nIterates over the modules of the tree, this one "
      "first."},
-    {"named_modules", as_method(module_named_modules), METH_FASTCALL | METH_KEYWORDS,
+    {"named_modules", as_method(entry<module_named_modules>), METH_FASTCALL | METH_KEYWORDS,
      "named_modules($self, memo=None, prefix='', remove_duplicate=True)\n--\n\nIterates over "
      "(name, module)."},
-    {"_named_members", as_method(module_named_members), METH_FASTCALL | METH_KEYWORDS,
+    {"_named_members", as_method(entry<module_named_members>), METH_FASTCALL | METH_KEYWORDS,
      "_named_members($self, get_members_fn, prefix='', recurse=True, "
      "remove_duplicate=True)\n--\n\nIterates over (name, member) with the members that "
      "`get_members_fn(module)` gives."},
-    {"children", module_children, METH_NOARGS,
+    {"children", entry<module_children>, METH_NOARGS,
      "children($self)\n--\n\nIterates over the direct children."},
-    {"named_children", module_named_children, METH_NOARGS,
+    {"named_children", entry<module_named_children>, METH_NOARGS,
      "named_children($self)\n--\n\nIterates over (name, child)."},
-    {"apply", as_method(module_apply), METH_FASTCALL | METH_KEYWORDS,
+    {"apply", as_method(entry<module_apply>), METH_FASTCALL | METH_KEYWORDS,
      "apply($self, fn)\n--\n\nCalls `fn(module)` for every module, children first."},
-    {"_apply", as_method(module_apply_), METH_FASTCALL | METH_KEYWORDS,
+    {"_apply", as_method(entry<module_apply_>), METH_FASTCALL | METH_KEYWORDS,
      "_apply($self, fn, recurse=True, *, preserve_ties=False)\n--\n\nReplaces every parameter, "
      "gradient and buffer by what `fn` makes of it."},
-    {"train", as_method(module_train), METH_FASTCALL | METH_KEYWORDS,
+    {"train", as_method(entry<module_train>), METH_FASTCALL | METH_KEYWORDS,
      "train($self, mode=True)\n--\n\nSets training mode for the tree."},
-    {"requires_grad_", as_method(module_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
+    {"requires_grad_", as_method(entry<module_requires_grad_>), METH_FASTCALL | METH_KEYWORDS,
      "requires_grad_($self, requires_grad=True)\n--\n\nSets whether the parameters require "
      "gradients."},
-    {"zero_grad", as_method(module_zero_grad), METH_FASTCALL | METH_KEYWORDS,
+    {"zero_grad", as_method(entry<module_zero_grad>), METH_FASTCALL | METH_KEYWORDS,
      "zero_grad($self, set_to_none=True)\n--\n\nDrops or zeroes the gradients of the parameters."},
-    {"eval", module_eval, METH_NOARGS,
+    {"eval", entry<module_eval>, METH_NOARGS,
      "eval($self)\n--\n\nSets evaluation mode for the tree: train(False)."},
-    {"state_dict", as_method(module_state_dict), METH_FASTCALL | METH_KEYWORDS,
+    {"state_dict", as_method(entry<module_state_dict>), METH_FASTCALL | METH_KEYWORDS,
      "state_dict($self, *args, destination=None, prefix='', keep_vars=False, clone=False)\n--\n\n"
      "The parameters, persistent buffers and extra states of the whole tree under their dotted "
      "names.\n\n"
@@ -275,11 +279,12 @@ PyMethodDef module_methods[] = {
      "    prefix: what stands in front of every name.\n"
      "    keep_vars: store the tensors themselves instead of detached ones.\n"
      "    clone: store copies that later changes of the module do not reach."},
-    {"_save_to_state_dict", as_method(module_save_to_state_dict), METH_FASTCALL | METH_KEYWORDS,
+    {"_save_to_state_dict", as_method(entry<module_save_to_state_dict>),
+     METH_FASTCALL | METH_KEYWORDS,
      "_save_to_state_dict($self, destination, prefix, keep_vars)\n--\n\n"
      "Stores the parameters, persistent buffers and the extra state of this module, without its "
      "children; override it to save more."},
-    {"load_state_dict", as_method(module_load_state_dict), METH_FASTCALL | METH_KEYWORDS,
+    {"load_state_dict", as_method(entry<module_load_state_dict>), METH_FASTCALL | METH_KEYWORDS,
      "load_state_dict($self, state_dict, strict=True, assign=False, *, rename=None, "
      "partial=False, dry_run=False)\n--\n\n"
      "Copies the entries of a state dict into the parameters and buffers of the tree.\n\n"
@@ -298,16 +303,17 @@ PyMethodDef module_methods[] = {
      "Returns the missing and the unexpected keys; a LoadReport with `partial` or `dry_run`.\n\n"
      "Raises RuntimeError, with `missing_keys`, `unexpected_keys` and `error_messages`, when the "
      "load fails."},
-    {"_load_from_state_dict", as_method(module_load_from_state_dict), METH_FASTCALL | METH_KEYWORDS,
+    {"_load_from_state_dict", as_method(entry<module_load_from_state_dict>),
+     METH_FASTCALL | METH_KEYWORDS,
      "_load_from_state_dict($self, state_dict, prefix, local_metadata, strict, missing_keys, "
      "unexpected_keys, error_msgs)\n--\n\n"
      "Loads the entries of this module, without its children; override it to read older "
      "checkpoints."},
-    {"__getstate__", module_getstate, METH_NOARGS,
+    {"__getstate__", entry<module_getstate>, METH_NOARGS,
      "__getstate__($self)\n--\n\nA shallow copy of `__dict__`."},
-    {"__setstate__", module_setstate, METH_O,
+    {"__setstate__", entry<module_setstate>, METH_O,
      "__setstate__($self, state, /)\n--\n\nRestores what `__getstate__` gave."},
-    {"__reduce_ex__", module_reduce_ex, METH_O,
+    {"__reduce_ex__", entry<module_reduce_ex>, METH_O,
      "__reduce_ex__($self, protocol, /)\n--\n\nHelper for pickle."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -317,10 +323,10 @@ PyType_Slot module_slots[] = {
     {Py_tp_doc,
      const_cast<char *>("ModuleBase(*args, **kwargs)\n--\n\nThe native part of Module.")},
     {Py_tp_new, reinterpret_cast<void *>(module_tp_new)},
-    {Py_tp_init, reinterpret_cast<void *>(module_tp_init)},
+    {Py_tp_init, reinterpret_cast<void *>(entry<module_tp_init>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(module_tp_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(module_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(module_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<module_tp_clear>)},
     {Py_tp_call, reinterpret_cast<void *>(module_tp_call)},
     {Py_tp_getattro, reinterpret_cast<void *>(module_tp_getattro)},
     {Py_tp_setattro, reinterpret_cast<void *>(module_tp_setattro)},
@@ -341,6 +347,7 @@ PyType_Spec module_spec = {
 }  // namespace
 
 PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  const NativeSection in_section;
   if (type->tp_new != module_tp_new &&
       ((args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0))) {
     // Called by a __new__ of the class; the arguments are for __init__ alone.

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "python/native_section.h"
+
 namespace modtree {
 
 namespace py = pybind11;
@@ -18,6 +20,7 @@ py::object call(py::handle function, const Args &...args) {
   // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
   PyObject *stack[] = {nullptr, py::handle(args).ptr()...};
   constexpr std::size_t kCount = sizeof...(args) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  const OutsideNativeSection outside;
   return py::reinterpret_steal<py::object>(
       PyObject_Vectorcall(function.ptr(), stack + 1, kCount, nullptr));
 }

@@ -7,11 +7,17 @@
 
 #include <cstdint>
 
+#include "python/native_section.h"
+
 namespace modtree {
 
 // type_lookup() for who holds the type, and owns the value at once.
 inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
+#ifdef Py_GIL_DISABLED
+  return borrow_owned(_PyType_LookupRef(type, name));
+#else
   return _PyType_Lookup(type, name);
+#endif
 }
 
 // The value of `name` along the MRO of `type`, or null without an error. Uses the type's method
@@ -19,7 +25,11 @@ inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
 // class, and may take the type from the object whose it is.
 inline pybind11::object type_lookup(PyTypeObject *type, PyObject *name) {
   Py_INCREF(type);
+#ifdef Py_GIL_DISABLED
+  auto found = pybind11::reinterpret_steal<pybind11::object>(_PyType_LookupRef(type, name));
+#else
   auto found = pybind11::reinterpret_borrow<pybind11::object>(borrowed_type_lookup(type, name));
+#endif
   Py_DECREF(type);
   return found;
 }
@@ -70,8 +80,67 @@ using TypeVersion = unsigned int;
 inline void init_type_versions() {}
 
 // The tag of a type that has changed is 0, on which CPython's own bytecode relies as well.
-inline TypeVersion type_version(PyTypeObject *type) { return type->tp_version_tag; }
+inline TypeVersion type_version(PyTypeObject *type) {
+#ifdef Py_GIL_DISABLED
+  return __atomic_load_n(&type->tp_version_tag, __ATOMIC_ACQUIRE);
+#else
+  return type->tp_version_tag;
 #endif
+}
+#endif
+
+// --- borrowed from dicts -----------------------------------------------------------------------
+
+// As PyDict_GetItemWithError().
+inline PyObject *dict_get(PyObject *dict, PyObject *key) {
+#ifdef Py_GIL_DISABLED
+  // Waiting for the dict leaves the section, and then it may be replaced where it is kept.
+  const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  PyObject *value = nullptr;
+  PyDict_GetItemRef(dict, key, &value);
+  return borrow_owned(value);
+#else
+  return PyDict_GetItemWithError(dict, key);
+#endif
+}
+
+// As PyDict_Next(), which see. The key and the value may be null.
+inline bool dict_next_item(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
+#ifdef Py_GIL_DISABLED
+  const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  PyObject *next_key = nullptr, *next_value = nullptr;
+  bool found;
+  Py_BEGIN_CRITICAL_SECTION(dict);
+  found = PyDict_Next(dict, position, &next_key, &next_value) != 0;
+  Py_XINCREF(next_key);
+  Py_XINCREF(next_value);
+  Py_END_CRITICAL_SECTION();
+  borrow_owned(next_key);
+  borrow_owned(next_value);
+  if (found && key) {
+    *key = next_key;
+  }
+  if (found && value) {
+    *value = next_value;
+  }
+  return found;
+#else
+  return PyDict_Next(dict, position, key, value) != 0;
+#endif
+}
+
+// The items of an exact dict or OrderedDict as a list, as they are at one moment; null on error.
+inline PyObject *items_at_once(PyObject *dict) {
+#ifdef Py_GIL_DISABLED
+  if (!PyDict_CheckExact(dict)) {
+    // Its iterators lock it for each item alone, copy() for all of them.
+    const auto copy =
+        pybind11::reinterpret_steal<pybind11::object>(PyObject_CallMethod(dict, "copy", nullptr));
+    return copy ? PyMapping_Items(copy.ptr()) : nullptr;
+  }
+#endif
+  return PyMapping_Items(dict);
+}
 
 // Was the hash of the str asked for before?
 inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(name)->hash != -1; }
@@ -80,6 +149,14 @@ inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(
 // type with the same hash, or when either is of a subclass of str. What the caller has borrowed
 // from elsewhere may be gone after that.
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
+#ifdef Py_GIL_DISABLED
+  const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  PyObject *value = nullptr;
+  if (PyDict_GetItemRef(dict, key, &value) < 0) {
+    PyErr_Clear();  // as below
+  }
+  return borrow_owned(value);
+#else
   // That code may replace the dict where it is kept.
   Py_INCREF(dict);
   Py_hash_t hash = reinterpret_cast<PyASCIIObject *>(key)->hash;
@@ -96,6 +173,7 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
   }
   Py_DECREF(dict);
   return value;
+#endif
 }
 
 // May python/dict_lookup.h read the tables of dicts, which are no part of CPython's API? Not in a
@@ -144,7 +222,15 @@ inline bool peek_own_dict(PyObject *object, PyObject **dict) {
 // Is the reference through which the caller reaches `object` the only one? It must be a counted
 // one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
 // on the interpreter lends references that it does not count.
-inline bool is_sole_reference(PyObject *object) { return Py_REFCNT(object) == 1; }
+// Never without the GIL, where another thread may be about to take one from the same structure.
+inline bool is_sole_reference(PyObject *object) {
+#ifdef Py_GIL_DISABLED
+  static_cast<void>(object);
+  return false;
+#else
+  return Py_REFCNT(object) == 1;
+#endif
+}
 
 // Lets go of a reference that is not the last.
 inline void release_one_of_several(PyObject *object) {
@@ -207,6 +293,7 @@ inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
 // search for how to call it, and without a check that it returns a value or sets an error.
 inline PyObject *call_function(PyObject *function, PyObject *const *args, std::size_t flagged_count,
                                PyObject *keyword_names) {
+  const OutsideNativeSection outside;
 #ifndef MODTREE_NO_INTERNALS
   if (vectorcallfunc call = reinterpret_cast<PyFunctionObject *>(function)->vectorcall) {
     return call(function, args, flagged_count, keyword_names);

@@ -274,13 +274,13 @@ inline PyObject *dict_peek_str(PyObject *dict, PyObject *key) {
 #else
 
 inline bool dict_next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
-  return PyDict_Next(dict, position, key, value) != 0;
+  return dict_next_item(dict, position, key, value);
 }
 
 inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value,
                           int, PyObject **far) {
   *far = nullptr;
-  return PyDict_Next(dict, position, key, value) && PyUnicode_CheckExact(*key);
+  return dict_next_item(dict, position, key, value) && PyUnicode_CheckExact(*key);
 }
 
 class DictEntries {
@@ -302,7 +302,7 @@ class UnchangedDict {
 public:
   explicit UnchangedDict(PyObject *dict) : dict_(dict) {}
   bool next(Py_ssize_t *position, PyObject **key, PyObject **value) const {
-    return PyDict_Next(dict_, position, key, value) != 0;
+    return dict_next_item(dict_, position, key, value);
   }
   bool ends_at(Py_ssize_t) const { return false; }
   PyObject *ahead(Py_ssize_t, int) const { return nullptr; }

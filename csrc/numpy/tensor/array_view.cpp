@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/array_view.h"
 
+#include "python/native_section.h"
 #include "python/new_type.h"
 
 namespace modtree {
@@ -58,6 +59,7 @@ PyObject *new_kept(PyTypeObject *type, PyArrayObject *array, PyObject *lock) {
 }
 
 void kept_tp_dealloc(PyObject *self) {
+  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(self);
   PyObject *lock = as_kept(self)->lock, *array = as_kept(self)->array;
   if (g_free_count < kMostFree) {
@@ -134,7 +136,7 @@ PyType_Spec kSpec = {
 
 PyType_Slot kExportedSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(kept_tp_dealloc)},
-    {Py_bf_getbuffer, reinterpret_cast<void *>(exported_bf_getbuffer)},
+    {Py_bf_getbuffer, reinterpret_cast<void *>(entry<exported_bf_getbuffer>)},
     {Py_tp_doc, const_cast<char *>("The bytes of a tensor, for a pickle.")},
     {0, nullptr},
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 
 namespace modtree {
@@ -222,6 +223,7 @@ PyObject *dtype_get_is_signed(PyObject *self, void *) {
 }
 
 void dtype_tp_dealloc(PyObject *self) {
+  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<PyObject *>(as_dtype(self)->descr));
   Py_XDECREF(as_dtype(self)->name);
@@ -231,27 +233,27 @@ void dtype_tp_dealloc(PyObject *self) {
 }
 
 PyMethodDef kMethods[] = {
-    {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
-    {"__copy__", dtype_copy, METH_NOARGS, nullptr},
-    {"__deepcopy__", dtype_deepcopy, METH_O, nullptr},
+    {"__reduce__", entry<dtype_reduce>, METH_NOARGS, nullptr},
+    {"__copy__", entry<dtype_copy>, METH_NOARGS, nullptr},
+    {"__deepcopy__", entry<dtype_deepcopy>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef kGetSet[] = {
-    {"name", dtype_get_name, nullptr, "The name without the package: 'float32'.", nullptr},
-    {"dtype", dtype_get_dtype, nullptr, "The NumPy dtype.", nullptr},
-    {"itemsize", dtype_get_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"is_floating_point", dtype_get_is_floating_point, nullptr, nullptr, nullptr},
-    {"is_complex", dtype_get_is_complex, nullptr, nullptr, nullptr},
-    {"is_signed", dtype_get_is_signed, nullptr, nullptr, nullptr},
-    {"_type_name", dtype_get_type_name, nullptr, nullptr, nullptr},
+    {"name", entry<dtype_get_name>, nullptr, "The name without the package: 'float32'.", nullptr},
+    {"dtype", entry<dtype_get_dtype>, nullptr, "The NumPy dtype.", nullptr},
+    {"itemsize", entry<dtype_get_itemsize>, nullptr, "Bytes of one element.", nullptr},
+    {"is_floating_point", entry<dtype_get_is_floating_point>, nullptr, nullptr, nullptr},
+    {"is_complex", entry<dtype_get_is_complex>, nullptr, nullptr, nullptr},
+    {"is_signed", entry<dtype_get_is_signed>, nullptr, nullptr, nullptr},
+    {"_type_name", entry<dtype_get_type_name>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot kSlots[] = {
-    {Py_tp_repr, reinterpret_cast<void *>(dtype_tp_repr)},
-    {Py_tp_hash, reinterpret_cast<void *>(dtype_tp_hash)},
-    {Py_tp_richcompare, reinterpret_cast<void *>(dtype_tp_richcompare)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<dtype_tp_repr>)},
+    {Py_tp_hash, reinterpret_cast<void *>(entry<dtype_tp_hash>)},
+    {Py_tp_richcompare, reinterpret_cast<void *>(entry<dtype_tp_richcompare>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(dtype_tp_dealloc)},
     {Py_tp_methods, kMethods},
     {Py_tp_getset, kGetSet},

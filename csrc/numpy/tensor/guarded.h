@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 #include "tensor/override.h"
 
@@ -37,6 +38,7 @@ inline bool call_native_override(const char *name, PyObject *self, PyObject *con
 // kAlias tells methods apart that share a function.
 template <const PyMethodDef *(*kTable)(), PyCFunction kMethod, int kAlias = 0>
 PyObject *guarded(PyObject *self, PyObject *unused) {
+  const NativeSection in_section;
   PyObject *result;
   if (is_overridden(self) &&
       call_native_override(name_in(kTable(), guarded<kTable, kMethod, kAlias>), self, nullptr, 0,
@@ -50,6 +52,7 @@ using FastMethod = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t);
 
 template <const PyMethodDef *(*kTable)(), FastMethod kMethod>
 PyObject *guarded_fast(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  const NativeSection in_section;
   PyObject *result;
   if ((is_overridden(self) || is_overridden(args, nargs)) &&
       call_native_override(name_in(kTable(), as_method(guarded_fast<kTable, kMethod>)), self, args,
@@ -64,6 +67,7 @@ using KeywordMethod = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t, P
 template <const PyMethodDef *(*kTable)(), KeywordMethod kMethod>
 PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                            PyObject *kwnames) {
+  const NativeSection in_section;
   PyObject *result;
   if ((is_overridden(self) || is_overridden(args, argument_count(nargs, kwnames))) &&
       call_native_override(name_in(kTable(), as_method(guarded_keywords<kTable, kMethod>)), self,
@@ -76,6 +80,7 @@ PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nar
 // The closure of a guarded attribute is its name.
 template <getter kGet>
 PyObject *guarded_get(PyObject *self, void *closure) {
+  const NativeSection in_section;
   PyObject *result = nullptr;
   if (is_overridden(self) && slot_guard(true, [&] {
         return call_attribute_override(static_cast<const char *>(closure), self, nullptr, &result);
@@ -87,6 +92,7 @@ PyObject *guarded_get(PyObject *self, void *closure) {
 
 template <setter kSet>
 int guarded_set(PyObject *self, PyObject *value, void *closure) {
+  const NativeSection in_section;
   PyObject *result = nullptr;
   if (value != nullptr && is_overridden(self) && slot_guard(true, [&] {
         return call_attribute_override(static_cast<const char *>(closure), self, value, &result);

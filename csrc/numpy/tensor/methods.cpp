@@ -2,6 +2,7 @@
 #include "tensor/methods.h"
 
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/backward.h"
 #include "tensor/autograd/history.h"
@@ -257,12 +258,12 @@ constexpr int kFast = METH_FASTCALL;
 constexpr int kFastKw = METH_FASTCALL | METH_KEYWORDS;
 
 PyMethodDef kMethods[] = {
-    {"__torch_function__", as_method(tensor_torch_function),
+    {"__torch_function__", as_method(entry<tensor_torch_function>),
      METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "__torch_function__($type, func, types, args=(), kwargs=None)\n--\n\n"
      "What a function does when a tensor of this class is among its arguments: what it does with "
      "plain tensors, and gives results of this class."},
-    {"as_subclass", tensor_as_subclass, METH_O,
+    {"as_subclass", entry<tensor_as_subclass>, METH_O,
      "as_subclass($self, cls, /)\n--\n\nThe same memory as a tensor of another class."},
     {"detach", plain<tensor_detach>, METH_NOARGS,
      "detach($self)\n--\n\nA new handle of the same memory that needs no gradient."},
@@ -318,18 +319,18 @@ PyMethodDef kMethods[] = {
      "cfloat($self, memory_format=None)\n--\n\nAs complex64."},
     {"cdouble", keywords<tensor_cast_to<NPY_COMPLEX128>>(), kFastKw,
      "cdouble($self, memory_format=None)\n--\n\nAs complex128."},
-    {"backward", as_method(guarded_backward), METH_VARARGS | METH_KEYWORDS,
+    {"backward", as_method(entry<guarded_backward>), METH_VARARGS | METH_KEYWORDS,
      "backward($self, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Adds the gradients of this tensor, weighted by `gradient` (1 for a tensor of one element), "
      "to the grad of the leaves it was "
      "computed from, or of `inputs` only."},
     {"retain_grad", plain<tensor_retain_grad>, METH_NOARGS,
      "retain_grad($self)\n--\n\nKeeps the gradient of a tensor that is not a leaf in its grad."},
-    {"_is_view", tensor_is_view, METH_NOARGS, nullptr},
-    {"_hook_table", tensor_hook_table, METH_NOARGS, nullptr},
-    {"_post_accumulate_table", tensor_post_accumulate_table, METH_NOARGS, nullptr},
-    {"_convert", as_method(tensor_convert), kFast, nullptr},
-    {"_reduce_parameter", tensor_reduce_parameter, METH_O, nullptr},
+    {"_is_view", entry<tensor_is_view>, METH_NOARGS, nullptr},
+    {"_hook_table", entry<tensor_hook_table>, METH_NOARGS, nullptr},
+    {"_post_accumulate_table", entry<tensor_post_accumulate_table>, METH_NOARGS, nullptr},
+    {"_convert", as_method(entry<tensor_convert>), kFast, nullptr},
+    {"_reduce_parameter", entry<tensor_reduce_parameter>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -356,9 +357,11 @@ PyGetSetDef kGetSet[] = {
     guarded_attribute<get_data, put_data>("data",
                                           "The same memory without gradients; may be replaced."),
     guarded_attribute<get_version>("_version", "Counts changes in place."),
-    {"_array", get_array, nullptr, "The ndarray inside: for reading and for its values.", nullptr},
-    {"_array_view", get_array_view, nullptr, "An ndarray over its memory, for user code.", nullptr},
-    {"_plain_view", get_plain_view, nullptr, "What numpy() gives, or None: it has to ask.",
+    {"_array", entry<get_array>, nullptr, "The ndarray inside: for reading and for its values.",
+     nullptr},
+    {"_array_view", entry<get_array_view>, nullptr, "An ndarray over its memory, for user code.",
+     nullptr},
+    {"_plain_view", entry<get_plain_view>, nullptr, "What numpy() gives, or None: it has to ask.",
      nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

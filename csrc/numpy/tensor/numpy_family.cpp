@@ -31,7 +31,7 @@ int has_mark(PyObject *tensor, PyObject *name) {
     }
     // Owned: a key that is compared may replace the dict.
     const auto dict = py::reinterpret_borrow<py::object>(as_tensor(tensor)->dict);
-    PyObject *value = PyDict_GetItemWithError(dict.ptr(), name);
+    PyObject *value = dict_get(dict.ptr(), name);
     if (value == nullptr) {
       return PyErr_Occurred() ? -1 : 0;
     }

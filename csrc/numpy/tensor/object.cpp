@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "python/compat.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/history.h"
@@ -109,6 +110,7 @@ void free_tensor(PyObject *obj) {
 }
 
 void tensor_tp_dealloc(PyObject *obj) {
+  const NativeSection in_section;
   TensorObject *self = as_tensor(obj);
   PyTypeObject *type = Py_TYPE(obj);
   if (type->tp_finalize != nullptr && PyObject_CallFinalizerFromDealloc(obj) < 0) {
@@ -141,11 +143,11 @@ PyMemberDef kMembers[] = {
 
 PyTypeObject *make_type(py::handle m) {
   std::vector<PyType_Slot> slots{
-      {Py_tp_new, reinterpret_cast<void *>(tensor_tp_new)},
+      {Py_tp_new, reinterpret_cast<void *>(entry<tensor_tp_new>)},
       {Py_tp_traverse, reinterpret_cast<void *>(tensor_tp_traverse)},
-      {Py_tp_clear, reinterpret_cast<void *>(tensor_tp_clear)},
+      {Py_tp_clear, reinterpret_cast<void *>(entry<tensor_tp_clear>)},
       {Py_tp_dealloc, reinterpret_cast<void *>(tensor_tp_dealloc)},
-      {Py_tp_hash, reinterpret_cast<void *>(tensor_tp_hash)},
+      {Py_tp_hash, reinterpret_cast<void *>(entry<tensor_tp_hash>)},
       {Py_tp_members, kMembers},
       {Py_tp_methods, tensor_methods()},
       {Py_tp_getset, tensor_getset()},

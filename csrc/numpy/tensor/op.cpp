@@ -5,6 +5,7 @@
 
 #include "python/call.h"
 #include "python/interned.h"
+#include "python/native_section.h"
 #include "python/once.h"
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
@@ -159,6 +160,7 @@ bool call_fast(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *
   PyObject *stack[3] = {nullptr, as_object(array_a), as_object(array_b)};
   {
     SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
+    const OutsideNativeSection outside;
     *result =
         PyObject_Vectorcall(op->forward, stack + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   }
@@ -218,6 +220,7 @@ PyObject *run_into(OpObject *op, Arguments &arguments, PyArrayObject *target) {
     return nullptr;
   }
   SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
+  const OutsideNativeSection outside;
   return PyObject_Vectorcall(op->forward, stack, static_cast<size_t>(arguments.positional),
                              keywords.ptr());
 }
@@ -356,6 +359,7 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
     }
     direct[arguments.positional] = as_object(target);
     SilenceFloatErrors silence(SilenceFloatErrors::Work::native);
+    const OutsideNativeSection outside;
     result = py::reinterpret_steal<py::object>(PyObject_Vectorcall(
         op->forward, direct, static_cast<size_t>(arguments.positional) + 1, nullptr));
   } else {

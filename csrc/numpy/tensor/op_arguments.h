@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "python/native_section.h"
 #include "tensor/array_view.h"
 #include "tensor/op.h"
 
@@ -66,6 +67,7 @@ public:
     Py_DECREF(old);
   }
   PyObject *call(PyObject *function, PyObject *kwnames) {
+    const OutsideNativeSection outside;
     return PyObject_Vectorcall(function, slots_ + 1,
                                static_cast<size_t>(positional) | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                kwnames);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Python type of an operation.
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "tensor/op.h"
@@ -99,6 +100,7 @@ int op_tp_clear(PyObject *self) {
 }
 
 void op_tp_dealloc(PyObject *self) {
+  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   OpObject *op = as_op(self);
@@ -167,7 +169,7 @@ PyObject *op_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     return nullptr;
   }
   OpObject *op = as_op(self);
-  op->vectorcall = op_tp_vectorcall;
+  op->vectorcall = entry<op_tp_vectorcall>;
   Py_INCREF(name);
   op->name = name;
   Py_INCREF(forward);
@@ -284,12 +286,13 @@ PyObject *op_limit(PyObject *self, PyObject *args) {
 }
 
 PyMethodDef kMethods[] = {
-    {"_limit", op_limit, METH_VARARGS, nullptr},
-    {"_take_out", op_take_out, METH_VARARGS, nullptr},
-    {"_set_derivative", op_set_derivative, METH_VARARGS, nullptr},
-    {"inplace", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_inplace_method)),
+    {"_limit", entry<op_limit>, METH_VARARGS, nullptr},
+    {"_take_out", entry<op_take_out>, METH_VARARGS, nullptr},
+    {"_set_derivative", entry<op_set_derivative>, METH_VARARGS, nullptr},
+    {"inplace",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<op_inplace_method>)),
      METH_FASTCALL | METH_KEYWORDS, "inplace($self, tensor, *args)\n--\n\nWrites into tensor."},
-    {"__reduce__", op_reduce, METH_NOARGS, nullptr},
+    {"__reduce__", entry<op_reduce>, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -303,18 +306,18 @@ PyMemberDef kMembers[] = {
 };
 
 PyGetSetDef kGetSet[] = {
-    {"__doc__", op_get_doc, nullptr, nullptr, nullptr},
+    {"__doc__", entry<op_get_doc>, nullptr, nullptr, nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(op_tp_new)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<op_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void *>(op_tp_descr_get)},
-    {Py_tp_repr, reinterpret_cast<void *>(op_tp_repr)},
+    {Py_tp_descr_get, reinterpret_cast<void *>(entry<op_tp_descr_get>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<op_tp_repr>)},
     {Py_tp_traverse, reinterpret_cast<void *>(op_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(op_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<op_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(op_tp_dealloc)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},

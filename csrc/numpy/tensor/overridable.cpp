@@ -9,6 +9,7 @@
 #include <string>
 
 #include "python/call.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
@@ -102,7 +103,11 @@ PyObject *overridable_tp_vectorcall(PyObject *obj, PyObject *const *args, size_t
   if (self->out_rule != nullptr && has_keyword(kwnames, "out")) {
     return call_by_name(obj, args, nargs, kwnames);
   }
-  PyObject *result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+  PyObject *result;
+  {
+    const OutsideNativeSection outside;
+    result = PyObject_Vectorcall(self->function, args, nargsf, kwnames);
+  }
   if (result == nullptr) {
     name_failed_call(self->function, args, argument_count(nargs, kwnames));
     name_what_is_no_tensor(self->function, args, nargs);
@@ -161,6 +166,7 @@ int overridable_tp_clear(PyObject *obj) {
 }
 
 void overridable_tp_dealloc(PyObject *obj) {
+  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(obj);
   PyObject_GC_UnTrack(obj);
   if (as_overridable(obj)->weakrefs != nullptr) {
@@ -191,7 +197,7 @@ PyObject *overridable_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return nullptr;
   }
   OverridableObject *self = as_overridable(obj);
-  self->vectorcall = overridable_tp_vectorcall;
+  self->vectorcall = entry<overridable_tp_vectorcall>;
   self->function = Py_NewRef(function);
   self->announced = announced == Py_None ? nullptr : Py_NewRef(announced);
   return obj;
@@ -239,15 +245,15 @@ PyObject *overridable_limit(PyObject *obj, PyObject *args) {
 }
 
 PyMethodDef kMethods[] = {
-    {"_limit", overridable_limit, METH_VARARGS, nullptr},
-    {"_take_out", overridable_take_out, METH_O,
+    {"_limit", entry<overridable_limit>, METH_VARARGS, nullptr},
+    {"_take_out", entry<overridable_take_out>, METH_O,
      "_take_out($self, rule, /)\n--\n\nFrom now on out= is taken."},
-    {"_run_elsewhere", overridable_run_elsewhere, METH_O,
+    {"_run_elsewhere", entry<overridable_run_elsewhere>, METH_O,
      "_run_elsewhere($self, name, /)\n--\n\nFrom now on other libraries compute with their "
      "tensors, "
      "by their function of that name."},
-    {"__reduce__", overridable_reduce, METH_NOARGS, nullptr},
-    {"_announce", overridable_announce, METH_O,
+    {"__reduce__", entry<overridable_reduce>, METH_NOARGS, nullptr},
+    {"_announce", entry<overridable_announce>, METH_O,
      "_announce($self, function, /)\n--\n\nWhat __torch_function__ gets in place of this object."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -263,14 +269,14 @@ PyMemberDef kMembers[] = {
 };
 
 PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(overridable_tp_new)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_new>>>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void *>(overridable_tp_descr_get)},
-    {Py_tp_getattro, reinterpret_cast<void *>(overridable_tp_getattro)},
-    {Py_tp_setattro, reinterpret_cast<void *>(overridable_tp_setattro)},
-    {Py_tp_repr, reinterpret_cast<void *>(overridable_tp_repr)},
+    {Py_tp_descr_get, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_descr_get>>>)},
+    {Py_tp_getattro, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_getattro>>>)},
+    {Py_tp_setattro, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_setattro>>>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_repr>>>)},
     {Py_tp_traverse, reinterpret_cast<void *>(overridable_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(overridable_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_clear>>>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(overridable_tp_dealloc)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},

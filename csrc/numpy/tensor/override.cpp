@@ -7,6 +7,7 @@
 #include "python/call.h"
 #include "python/installed.h"
 #include "python/interned.h"
+#include "python/native_section.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
 #include "python/type_cache.h"
@@ -475,6 +476,7 @@ PyObject *call_with_packed(PyObject *func, PyObject *args, PyObject *kwargs) {
     return nullptr;
   }
   const auto positional = py::reinterpret_steal<py::object>(tuple_of_items(args));
+  const OutsideNativeSection outside;
   return positional ? PyObject_Call(func, positional.ptr(), kwargs == Py_None ? nullptr : kwargs)
                     : nullptr;
 }

@@ -5,6 +5,7 @@
 
 #include "python/compat.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 #include "tensor/array_view.h"
 #include "tensor/parameter_copy.h"
@@ -191,7 +192,7 @@ PyObject *make_parameter_of_bytes(PyObject *, PyObject *const *args, Py_ssize_t 
 
 PyMethodDef of_bytes_method = {
     "_parameter_of_bytes",
-    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(make_parameter_of_bytes)),
+    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<make_parameter_of_bytes>)),
     METH_FASTCALL, nullptr};
 
 }  // namespace

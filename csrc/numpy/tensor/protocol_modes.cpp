@@ -6,6 +6,7 @@
 
 #include "python/compat.h"
 #include "python/interned.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
@@ -125,18 +126,18 @@ PyCFunction as_method(F function) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"_push_on_torch_function_stack", push_mode, METH_O, nullptr},
-    {"_pop_torch_function_stack", pop_mode, METH_NOARGS, nullptr},
-    {"_len_torch_function_stack", len_modes, METH_NOARGS, nullptr},
-    {"_get_function_stack_at", mode_at, METH_O, nullptr},
-    {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
-    {"_is_torch_function_all_disabled", is_all_disabled, METH_NOARGS, nullptr},
-    {"_disabled_torch_function_impl", disabled_impl, METH_VARARGS, nullptr},
-    {"_handle_torch_function", handle, METH_VARARGS, nullptr},
-    {"_get_tracing_state", tracing_state, METH_NOARGS, nullptr},
-    {"_has_torch_function", has_any, METH_O, nullptr},
-    {"_has_torch_function_unary", has_unary, METH_O, nullptr},
-    {"_has_torch_function_variadic", as_method(has_variadic), METH_FASTCALL, nullptr},
+    {"_push_on_torch_function_stack", entry<push_mode>, METH_O, nullptr},
+    {"_pop_torch_function_stack", entry<pop_mode>, METH_NOARGS, nullptr},
+    {"_len_torch_function_stack", entry<len_modes>, METH_NOARGS, nullptr},
+    {"_get_function_stack_at", entry<mode_at>, METH_O, nullptr},
+    {"_is_torch_function_enabled", entry<is_enabled>, METH_NOARGS, nullptr},
+    {"_is_torch_function_all_disabled", entry<is_all_disabled>, METH_NOARGS, nullptr},
+    {"_disabled_torch_function_impl", entry<disabled_impl>, METH_VARARGS, nullptr},
+    {"_handle_torch_function", entry<handle>, METH_VARARGS, nullptr},
+    {"_get_tracing_state", entry<tracing_state>, METH_NOARGS, nullptr},
+    {"_has_torch_function", entry<has_any>, METH_O, nullptr},
+    {"_has_torch_function_unary", entry<has_unary>, METH_O, nullptr},
+    {"_has_torch_function_variadic", as_method(entry<has_variadic>), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -174,8 +175,8 @@ PyObject *switch_exit(PyObject *obj, PyObject *) {
 
 template <ProtocolState kState>
 PyMethodDef kSwitchMethods[] = {
-    {"__enter__", switch_enter<kState>, METH_NOARGS, nullptr},
-    {"__exit__", switch_exit, METH_VARARGS, nullptr},
+    {"__enter__", entry<switch_enter<kState>>, METH_NOARGS, nullptr},
+    {"__exit__", entry<switch_exit>, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "python/native_section.h"
 #include "tensor/object.h"
 
 namespace modtree {
@@ -40,7 +41,7 @@ PyObject *apply(PyObject *, PyObject *arg) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"_lgamma", apply<lgamma_of>, METH_O, nullptr},
+    {"_lgamma", entry<apply<lgamma_of>>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

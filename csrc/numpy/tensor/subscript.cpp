@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/subscript.h"
 
+#include "python/native_section.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
 #include "tensor/batched.h"
@@ -378,10 +379,10 @@ PyObject *get_items(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"own_index", own_index_function, METH_O,
+    {"own_index", entry<own_index_function>, METH_O,
      "own_index(index, /)\n--\n\nAn index of arrays that no other thread changes while NumPy uses "
      "it."},
-    {"get_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(get_items)),
+    {"get_items", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<get_items>)),
      METH_FASTCALL, "get_items(array, index, /)\n--\n\narray[own_index(index)]"},
     {nullptr, nullptr, 0, nullptr},
 };

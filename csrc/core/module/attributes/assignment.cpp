@@ -18,6 +18,7 @@
 #include "module/globals.h"
 #include "module/torch_facts.h"
 #include "python/call.h"
+#include "python/native_section.h"
 #include "python/type_text.h"
 
 namespace modtree {
@@ -400,6 +401,7 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
 }
 
 int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
+  const NativeSection in_section;
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);

@@ -7,6 +7,7 @@
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
+#include "python/native_section.h"
 
 namespace modtree {
 
@@ -247,6 +248,7 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
 }  // namespace
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
+  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(self_obj);
   if (has_native_getattro(type) && name_facts.find(type_version(type), name) == NameFacts::kPlain) {
     if (PyObject *value = read_plain(as_module(self_obj), name)) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "family/family.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -154,7 +155,7 @@ PyObject *conversion_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->device = Py_NewRef(device);
     self->dtype = Py_NewRef(dtype);
     self->memory_format = Py_NewRef(memory_format);
-    self->vectorcall = conversion_vectorcall;
+    self->vectorcall = entry<conversion_vectorcall>;
     self->scope = wanted == "all"        ? Scope::all
                   : wanted == "floating" ? Scope::floating
                                          : Scope::inexact;
@@ -183,6 +184,7 @@ int conversion_tp_clear(PyObject *self_obj) {
 }
 
 void conversion_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   auto *self = reinterpret_cast<ConversionObject *>(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
@@ -202,10 +204,10 @@ PyType_Slot conversion_slots[] = {
     {Py_tp_doc, const_cast<char *>("Conversion(scope, device=None, dtype=None, non_blocking=False, "
                                    "memory_format=None, hint=False)\n--\n\n"
                                    "A callable that moves and casts one tensor.")},
-    {Py_tp_new, reinterpret_cast<void *>(conversion_tp_new)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<conversion_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
     {Py_tp_traverse, reinterpret_cast<void *>(conversion_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(conversion_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<conversion_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(conversion_tp_dealloc)},
     {Py_tp_members, conversion_members},
     {0, nullptr},
@@ -267,6 +269,7 @@ int keep_ties_tp_clear(PyObject *self_obj) {
 }
 
 void keep_ties_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   keep_ties_tp_clear(self_obj);
@@ -277,10 +280,10 @@ void keep_ties_tp_dealloc(PyObject *self_obj) {
 PyType_Slot keep_ties_slots[] = {
     {Py_tp_doc, const_cast<char *>(
                     "KeepTies(fn)\n--\n\nMakes Module._apply call `fn` once per distinct tensor.")},
-    {Py_tp_new, reinterpret_cast<void *>(keep_ties_tp_new)},
-    {Py_tp_call, reinterpret_cast<void *>(keep_ties_tp_call)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<keep_ties_tp_new>)},
+    {Py_tp_call, reinterpret_cast<void *>(entry<keep_ties_tp_call>)},
     {Py_tp_traverse, reinterpret_cast<void *>(keep_ties_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(keep_ties_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<keep_ties_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(keep_ties_tp_dealloc)},
     {0, nullptr},
 };
@@ -310,7 +313,7 @@ int find_converted(PyObject *keep_ties, PyObject *tensor, PyObject **replacement
   if (!id || !done) {
     return done ? -1 : 0;
   }
-  PyObject *entry = PyDict_GetItemWithError(done, id.ptr());
+  PyObject *entry = dict_get(done, id.ptr());
   if (!entry) {
     return PyErr_Occurred() ? -1 : 0;
   }

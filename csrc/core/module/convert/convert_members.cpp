@@ -5,6 +5,7 @@
 #include "module/class_info.h"
 #include "module/convert/conversion.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
 
@@ -134,6 +135,7 @@ PyObject *MemberConversion::call(TensorFamily *family, PyObject *tensor) {
     PyObject *arguments[] = {nullptr, tensor};
     return call_function(fn_.ptr(), arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   }
+  const OutsideNativeSection outside;
   return PyObject_CallOneArg(fn_.ptr(), tensor);
 }
 

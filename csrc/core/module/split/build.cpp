@@ -70,7 +70,7 @@ private:
       const py::object copy = owned(PyDict_Copy(value.ptr()));
       Py_ssize_t position = 0;
       PyObject *key, *item;
-      while (PyDict_Next(copy.ptr(), &position, &key, &item)) {
+      while (dict_next_item(copy.ptr(), &position, &key, &item)) {
         node.keys.push_back(py::reinterpret_borrow<py::object>(key));
         items.emplace_back(node.keys.back(), py::reinterpret_borrow<py::object>(item));
       }
@@ -248,7 +248,7 @@ private:
     Py_ssize_t position = 0;
     PyObject *key, *value;
     int count = 0;
-    while (PyDict_Next(copy.ptr(), &position, &key, &value)) {
+    while (dict_next_item(copy.ptr(), &position, &key, &value)) {
       if (!PyUnicode_Check(key)) {
         continue;
       }
@@ -299,7 +299,7 @@ int holds_modules(PyObject *value) {
   if (PyDict_CheckExact(value)) {
     Py_ssize_t position = 0;
     PyObject *key, *item;
-    while (holds == 0 && PyDict_Next(value, &position, &key, &item)) {
+    while (holds == 0 && dict_next_item(value, &position, &key, &item)) {
       holds = holds_modules(item);
     }
     return holds;

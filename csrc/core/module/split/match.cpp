@@ -84,7 +84,7 @@ private:
         }
         Py_ssize_t position = 0;
         PyObject *key, *item;
-        for (std::size_t i = 0; PyDict_Next(value, &position, &key, &item); ++i) {
+        for (std::size_t i = 0; dict_next_item(value, &position, &key, &item); ++i) {
           if (!is_same_name(node.keys[i].ptr(), key) || !match_node(item)) {
             return false;
           }

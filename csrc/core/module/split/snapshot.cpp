@@ -36,7 +36,8 @@ bool has_items(PyObject *dict, PyObject *items) {
   }
   Py_ssize_t one = 0, other = 0;
   PyObject *key, *value, *item_key, *item;
-  while (PyDict_Next(dict, &one, &key, &value) && PyDict_Next(items, &other, &item_key, &item)) {
+  while (dict_next_item(dict, &one, &key, &value) &&
+         dict_next_item(items, &other, &item_key, &item)) {
     if (key != item_key || value != item) {
       return false;
     }
@@ -137,7 +138,7 @@ int restore_attributes(ModuleObject *module, PyObject *entry) {
   }
   Py_ssize_t position = 0;
   PyObject *key, *value;
-  while (PyDict_Next(contents.ptr(), &position, &key, &value)) {
+  while (dict_next_item(contents.ptr(), &position, &key, &value)) {
     if (!is_slot_name(key) && PyDict_SetItem(dict.ptr(), key, value) < 0) {
       return -1;
     }

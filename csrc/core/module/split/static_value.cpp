@@ -86,7 +86,7 @@ StaticValue StaticValue::of(PyObject *value, Keep keep, int depth) {
     }
     Py_ssize_t position = 0;
     PyObject *key, *item;
-    while (PyDict_Next(copy.ptr(), &position, &key, &item)) {
+    while (dict_next_item(copy.ptr(), &position, &key, &item)) {
       add(key);
       add(item);
     }
@@ -127,7 +127,7 @@ bool StaticValue::is_equal_now(PyObject *now) const {
       }
       Py_ssize_t position = 0;
       PyObject *key, *value;
-      for (std::size_t i = 0; PyDict_Next(now, &position, &key, &value); i += 2) {
+      for (std::size_t i = 0; dict_next_item(now, &position, &key, &value); i += 2) {
         if (!items_[i].is_unchanged(key) || !items_[i + 1].is_unchanged(value)) {
           return false;
         }

@@ -6,6 +6,7 @@
 #include "module/split/structure.h"
 #include "python/call.h"
 #include "python/checked.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -62,6 +63,7 @@ int structure_tp_clear(PyObject *self_obj) {
 }
 
 void structure_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   as_structure(self_obj)->structure.~Structure();
@@ -205,23 +207,24 @@ PyObject *structure_rebuild(PyObject *self_obj, PyObject *const *args, Py_ssize_
 }
 
 PyGetSetDef structure_getset[] = {
-    {"leaf_count", structure_leaf_count, nullptr, "How many leaves there are.", nullptr},
-    {"places", structure_places, nullptr,
+    {"leaf_count", entry<structure_leaf_count>, nullptr, "How many leaves there are.", nullptr},
+    {"places", entry<structure_places>, nullptr,
      "(module, path, leaf, is_parameter) of each entry; leaf is -1 for None.", nullptr},
-    {"modules", structure_modules, nullptr, "(root, path, class, training) of each module.",
+    {"modules", entry<structure_modules>, nullptr, "(root, path, class, training) of each module.",
      nullptr},
-    {"roots", structure_roots, nullptr, "Where each root is in the containers.", nullptr},
-    {"constants", structure_constants, nullptr,
+    {"roots", entry<structure_roots>, nullptr, "Where each root is in the containers.", nullptr},
+    {"constants", entry<structure_constants>, nullptr,
      "(module, name, value) of each plain attribute; None for a value that has died.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyMethodDef structure_methods[] = {
-    {"make", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(structure_make)),
+    {"make", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<structure_make>)),
      METH_FASTCALL,
      "make($self, leaves, known, /)\n--\n\nNew modules with these leaves, in pre-order; where "
      "`known` has a module, it takes the place of a new one."},
-    {"rebuild", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(structure_rebuild)),
+    {"rebuild",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<structure_rebuild>)),
      METH_FASTCALL,
      "rebuild($self, modules, others, /)\n--\n\nThe containers around these modules, with other "
      "values in the places without modules."},
@@ -232,11 +235,11 @@ PyType_Slot structure_slots[] = {
     {Py_tp_doc, const_cast<char *>("What a tree of containers and modules is without its leaves: "
                                    "hashable, and compared at once where nothing has changed.")},
     {Py_tp_traverse, reinterpret_cast<void *>(structure_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(structure_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<entry<entry<structure_tp_clear>>>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(structure_tp_dealloc)},
-    {Py_tp_hash, reinterpret_cast<void *>(structure_tp_hash)},
-    {Py_tp_richcompare, reinterpret_cast<void *>(structure_tp_richcompare)},
-    {Py_tp_repr, reinterpret_cast<void *>(structure_tp_repr)},
+    {Py_tp_hash, reinterpret_cast<void *>(entry<entry<entry<structure_tp_hash>>>)},
+    {Py_tp_richcompare, reinterpret_cast<void *>(entry<entry<entry<structure_tp_richcompare>>>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<entry<entry<structure_tp_repr>>>)},
     {Py_tp_getset, structure_getset},
     {Py_tp_methods, structure_methods},
     {0, nullptr},
@@ -266,6 +269,7 @@ int split_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
 }
 
 void split_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   as_split(self_obj)->structure.~object();
@@ -376,29 +380,30 @@ PyObject *split_restore(PyObject *self_obj, PyObject *snapshot) {
 }
 
 PyGetSetDef split_getset[] = {
-    {"structure", split_structure, nullptr, "The ModuleStructure.", nullptr},
-    {"leaves", split_leaves, nullptr, "The leaves in the order of the tree, ties once.", nullptr},
-    {"others", split_others, nullptr, "The values without modules.", nullptr},
-    {"modules", split_get_modules, nullptr, "The modules in pre-order.", nullptr},
+    {"structure", entry<split_structure>, nullptr, "The ModuleStructure.", nullptr},
+    {"leaves", entry<split_leaves>, nullptr, "The leaves in the order of the tree, ties once.",
+     nullptr},
+    {"others", entry<split_others>, nullptr, "The values without modules.", nullptr},
+    {"modules", entry<split_get_modules>, nullptr, "The modules in pre-order.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyMethodDef split_methods[] = {
-    {"put", split_put, METH_O,
+    {"put", entry<split_put>, METH_O,
      "put($self, leaves, /)\n--\n\nPuts leaves into all places of the modules, or into none."},
-    {"write", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(split_write)),
+    {"write", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry<split_write>)),
      METH_FASTCALL,
      "write($self, places, indices, values, marks, /)\n--\n\nPuts the values of these indices into "
      "some places of the modules, or into none. They take over the attributes of these names of "
      "what they replace; says how many of the attributes they did not take."},
-    {"marks", split_marks, METH_O,
+    {"marks", entry<split_marks>, METH_O,
      "marks($self, name, /)\n--\n\nFor each leaf a byte that says what attribute of that name it "
      "has: 0 for none, 1 for True, 2 for False, 3 for another."},
-    {"snapshot", split_snapshot, METH_NOARGS,
+    {"snapshot", entry<split_snapshot>, METH_NOARGS,
      "snapshot($self, /)\n--\n\nWhat the modules hold: for each of them a tuple of None or "
      "(object, "
      "copy of its contents), for the internal attributes and the instance dict."},
-    {"restore", split_restore, METH_O,
+    {"restore", entry<split_restore>, METH_O,
      "restore($self, snapshot, /)\n--\n\nMakes the modules hold what they held then."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -76,7 +76,7 @@ int CheckpointMetadata::find_bad_entries() {
   Py_ssize_t at = 0;
   PyObject *key, *value;
   SignalCheck signals;
-  while (signals.step() == 0 && PyDict_Next(metadata_.ptr(), &at, &key, &value)) {
+  while (signals.step() == 0 && dict_next_item(metadata_.ptr(), &at, &key, &value)) {
     if (PyDict_Check(value)) {
       continue;
     }

@@ -33,7 +33,7 @@ Owned keys_of(PyObject *dict) {
   Owned keys = steal(PyDict_New());
   Py_ssize_t position = 0;
   PyObject *key, *value;
-  while (keys && PyDict_Next(dict, &position, &key, &value)) {
+  while (keys && dict_next_item(dict, &position, &key, &value)) {
     const Owned held = borrow(key);
     if (PyDict_SetItem(keys.ptr(), key, Py_None) < 0) {
       keys = Owned();

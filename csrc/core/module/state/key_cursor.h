@@ -27,7 +27,7 @@ public:
       *value = py::reinterpret_borrow<py::object>(next_value);
       return 1;
     }
-    next_value = PyDict_GetItemWithError(dict_, key);
+    next_value = dict_get(dict_, key);
     if (!next_value) {
       return PyErr_Occurred() ? -1 : 0;
     }

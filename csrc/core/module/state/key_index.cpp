@@ -54,7 +54,7 @@ int KeyIndex::build(PyObject *mapping, PyObject *prefix) {
       return -1;
     }
     PyObject *key = PyList_GET_ITEM(keys.ptr(), i);
-    PyObject *value = PyDict_GetItemWithError(mapping, key);
+    PyObject *value = dict_get(mapping, key);
     if (!value) {
       if (PyErr_Occurred()) {
         return -1;
@@ -203,7 +203,7 @@ bool KeyIndex::same_entries(NodeId id, PyObject *dict) const {
   Py_ssize_t at = 0;
   PyObject *key, *value;
   for (const std::uint32_t position : mine) {
-    if (!PyDict_Next(dict, &at, &key, &value) || key != entries_[position].key ||
+    if (!dict_next_item(dict, &at, &key, &value) || key != entries_[position].key ||
         value != entries_[position].value) {
       return false;
     }

@@ -23,7 +23,7 @@ Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 // The entry of any mapping: 1 and *value set, 0 when absent, -1 on error.
 int find_entry(PyObject *mapping, PyObject *key, Owned *value) {
   if (PyDict_CheckExact(mapping)) {
-    PyObject *found = PyDict_GetItemWithError(mapping, key);
+    PyObject *found = dict_get(mapping, key);
     if (!found) {
       return PyErr_Occurred() ? -1 : 0;
     }
@@ -104,7 +104,7 @@ int load_entries(PyObject *module, PyObject *state_dict, PyObject *prefix, PyObj
   SignalCheck signals;
   Py_ssize_t at = 0;
   PyObject *name, *tensor;
-  while (PyDict_Next(local, &at, &name, &tensor)) {
+  while (dict_next_item(local, &at, &name, &tensor)) {
     const Owned key = steal(signals.step() < 0 ? nullptr : state_key(prefix, name));
     Owned source, message;
     const int found = key ? find_entry(state_dict, key.ptr(), &source) : -1;

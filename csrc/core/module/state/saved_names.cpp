@@ -64,7 +64,7 @@ int has_entry(ModuleObject *module, PyObject *name) {
     const Owned held = borrow(mapping);
     Owned value;
     if (PyDict_Check(mapping)) {
-      value = borrow(PyDict_GetItemWithError(mapping, name));
+      value = borrow(dict_get(mapping, name));
     } else {
       value = steal(PyObject_GetItem(mapping, name));
     }

@@ -417,7 +417,7 @@ int clone_values(PyObject *destination, PyObject *before) {
       return -1;
     }
     PyObject *key = PyTuple_GET_ITEM(pair, 0), *value = PyTuple_GET_ITEM(pair, 1);
-    PyObject *old = before ? PyDict_GetItemWithError(before, key) : nullptr;
+    PyObject *old = before ? dict_get(before, key) : nullptr;
     if (!old && PyErr_Occurred()) {
       return -1;
     }

@@ -3,6 +3,7 @@
 
 #include "module/walk/tree_visit.h"
 #include "python/arguments.h"
+#include "python/native_section.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
@@ -19,6 +20,7 @@ struct ApplyVisitor {
   int enter(PyObject *, ClassInfo) { return 0; }
 
   int leave(PyObject *module) {
+    const OutsideNativeSection outside;
     PyObject *result = PyObject_CallOneArg(fn, module);
     Py_XDECREF(result);
     return result ? 0 : -1;

@@ -5,6 +5,7 @@
 
 #include "module/walk/iterator_steps.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
 
@@ -118,6 +119,7 @@ int walk_tp_clear(PyObject *self_obj) {
 }
 
 void walk_tp_dealloc(PyObject *self_obj) {
+  const NativeSection in_section;
   PyObject_GC_UnTrack(self_obj);
   PyTypeObject *type = Py_TYPE(self_obj);
   walk_of(self_obj).~Walk();
@@ -170,19 +172,19 @@ PyObject *walk_get_suspended(PyObject *self_obj, void *) {
 PyObject *walk_get_yieldfrom(PyObject *, void *) { Py_RETURN_NONE; }
 
 PyGetSetDef walk_getset[] = {
-    {"__class__", walk_get_class, nullptr, nullptr, nullptr},
-    {"__name__", walk_get_name, nullptr, "The method that started the walk.", nullptr},
-    {"__qualname__", walk_get_qualname, nullptr,
+    {"__class__", entry<walk_get_class>, nullptr, nullptr, nullptr},
+    {"__name__", entry<walk_get_name>, nullptr, "The method that started the walk.", nullptr},
+    {"__qualname__", entry<walk_get_qualname>, nullptr,
      "The method that started the walk, with its class.", nullptr},
-    {"gi_frame", walk_get_frame, nullptr, "A frame without locals; None at the end of the walk.",
+    {"gi_frame", entry<walk_get_frame>, nullptr,
+     "A frame without locals; None at the end of the walk.", nullptr},
+    {"gi_code", entry<walk_get_code>, nullptr, "An empty code object with the name of the method.",
      nullptr},
-    {"gi_code", walk_get_code, nullptr, "An empty code object with the name of the method.",
+    {"gi_running", entry<walk_get_running>, nullptr, "True while the walk looks for its next item.",
      nullptr},
-    {"gi_running", walk_get_running, nullptr, "True while the walk looks for its next item.",
-     nullptr},
-    {"gi_suspended", walk_get_suspended, nullptr,
+    {"gi_suspended", entry<walk_get_suspended>, nullptr,
      "True if the walk has given an item and not ended.", nullptr},
-    {"gi_yieldfrom", walk_get_yieldfrom, nullptr,
+    {"gi_yieldfrom", entry<walk_get_yieldfrom>, nullptr,
      "None: a walk does not say what it takes items from.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -230,10 +232,10 @@ PyObject *walk_throw(PyObject *self_obj, PyObject *args) {
 // ---------------------------------------------------------------------------------
 
 PyMethodDef walk_methods[] = {
-    {"close", walk_close, METH_NOARGS, "close($self, /)\n--\n\nEnds the walk."},
-    {"send", walk_send, METH_O,
+    {"close", entry<walk_close>, METH_NOARGS, "close($self, /)\n--\n\nEnds the walk."},
+    {"send", entry<walk_send>, METH_O,
      "send($self, value, /)\n--\n\nThe next item; there is nothing that could take the value."},
-    {"throw", walk_throw, METH_VARARGS,
+    {"throw", entry<walk_throw>, METH_VARARGS,
      "throw($self, type, value=None, traceback=None, /)\n--\n\nEnds the walk and raises."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -241,11 +243,11 @@ PyMethodDef walk_methods[] = {
 PyType_Slot walk_slots[] = {
     {Py_tp_doc, const_cast<char *>("A lazy walk over a module tree; behaves as a generator.")},
     {Py_tp_iter, reinterpret_cast<void *>(PyObject_SelfIter)},
-    {Py_tp_iternext, reinterpret_cast<void *>(walk_tp_iternext)},
+    {Py_tp_iternext, reinterpret_cast<void *>(entry<walk_tp_iternext>)},
     {Py_tp_traverse, reinterpret_cast<void *>(walk_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(walk_tp_clear)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<walk_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(walk_tp_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void *>(walk_tp_repr)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<walk_tp_repr>)},
     {Py_tp_methods, walk_methods},
     {Py_tp_getset, walk_getset},
     {0, nullptr},

@@ -5,6 +5,7 @@
 #include "module/class_info.h"
 #include "module/name_cache.h"
 #include "python/call.h"
+#include "python/native_section.h"
 
 namespace modtree {
 
@@ -36,8 +37,8 @@ PyObject *registered_items(PyObject *, PyObject *module) {
 
 // The function that torch hands to _named_members: the items of one registry of a module.
 PyObject *items_getter(WalkKind kind) {
-  static PyMethodDef of_parameters = {"items", registered_items<false>, METH_O, nullptr};
-  static PyMethodDef of_buffers = {"items", registered_items<true>, METH_O, nullptr};
+  static PyMethodDef of_parameters = {"items", entry<registered_items<false>>, METH_O, nullptr};
+  static PyMethodDef of_buffers = {"items", entry<registered_items<true>>, METH_O, nullptr};
   return PyCFunction_New(kind == WalkKind::buffers ? &of_buffers : &of_parameters, nullptr);
 }
 

@@ -122,7 +122,7 @@ private:
     const State &state = state_at(index);
     PyObject *known = PyUnicode_CheckExact(name.ptr())
                           ? dict_find_str(state.known.ptr(), name.ptr())
-                          : PyDict_GetItemWithError(state.known.ptr(), name.ptr());
+                          : dict_get(state.known.ptr(), name.ptr());
     if (!known && PyErr_Occurred()) {
       fail();
     }
@@ -169,7 +169,7 @@ private:
 
   static Py_ssize_t length(const py::object &mapping) {
     const Py_ssize_t count = PyObject_Size(mapping.ptr());
-    check(count);
+    check(count < 0 ? -1 : 0);
     return count;
   }
 

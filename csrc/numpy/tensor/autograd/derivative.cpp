@@ -2,6 +2,7 @@
 #include "tensor/autograd/derivative.h"
 
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "tensor/autograd/gradient.h"
 #include "tensor/autograd/record.h"
 #include "tensor/autograd/saved_values.h"
@@ -28,6 +29,7 @@ public:
   void push(PyObject *owned) { slots_[end_++] = owned; }
   PyObject *call(PyObject *function, std::size_t first, std::size_t n_positional,
                  PyObject *kwnames) {
+    const OutsideNativeSection outside;
     return PyObject_Vectorcall(function, slots_ + 1 + first,
                                n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   }

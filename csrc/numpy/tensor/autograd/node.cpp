@@ -9,7 +9,9 @@
 #include <new>
 #include <string_view>
 
+#include "python/compat.h"
 #include "python/installed.h"
+#include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/once.h"
 #include "python/slot_guard.h"
@@ -103,6 +105,7 @@ void free_node(NodeObject *node) {
 }
 
 void node_tp_dealloc(PyObject *self) {
+  const NativeSection in_section;
   NodeObject *node = as_node(self);
   PyObject_GC_UnTrack(self);
   if (node->weakrefs != nullptr) {
@@ -246,14 +249,14 @@ PyObject *get_saved_result(PyObject *self, void *) {
 }
 
 PyMethodDef kMethods[] = {
-    {"name", node_method_name, METH_NOARGS,
+    {"name", entry<node_method_name>, METH_NOARGS,
      "name($self)\n--\n\nWhat it computes, \"MulBackward0\"."},
-    {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
-    {"register_hook", node_register_hook, METH_O,
+    {"_sequence_nr", entry<node_sequence_nr>, METH_NOARGS, nullptr},
+    {"register_hook", entry<node_register_hook>, METH_O,
      "register_hook($self, hook)\n--\n\nhook(grad_inputs, grad_outputs) runs after the node; what "
      "it returns replaces "
      "grad_inputs."},
-    {"register_prehook", node_register_prehook, METH_O,
+    {"register_prehook", entry<node_register_prehook>, METH_O,
      "register_prehook($self, hook)\n--\n\nhook(grad_outputs) runs before the node; what it "
      "returns replaces them."},
     {nullptr, nullptr, 0, nullptr},
@@ -265,23 +268,23 @@ PyMemberDef kMembers[] = {
 };
 
 PyGetSetDef kGetSet[] = {
-    {"next_functions", get_next_functions, nullptr,
+    {"next_functions", entry<get_next_functions>, nullptr,
      "Where the gradients of its inputs go: pairs of a node (or None) and the number of its "
      "output.",
      nullptr},
-    {"variable", get_variable, nullptr, "The leaf of an AccumulateGrad node.", nullptr},
-    {"metadata", get_metadata, nullptr, "A dict for the user.", nullptr},
-    {"_pre_hooks", get_pre_hooks, nullptr, nullptr, nullptr},
-    {"_post_hooks", get_post_hooks, nullptr, nullptr, nullptr},
-    {"_saved_result", get_saved_result, nullptr, nullptr, nullptr},
+    {"variable", entry<get_variable>, nullptr, "The leaf of an AccumulateGrad node.", nullptr},
+    {"metadata", entry<get_metadata>, nullptr, "A dict for the user.", nullptr},
+    {"_pre_hooks", entry<get_pre_hooks>, nullptr, nullptr, nullptr},
+    {"_post_hooks", entry<get_post_hooks>, nullptr, nullptr, nullptr},
+    {"_saved_result", entry<get_saved_result>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot kSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(node_tp_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(node_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(node_tp_clear)},
-    {Py_tp_repr, reinterpret_cast<void *>(node_repr)},
+    {Py_tp_clear, reinterpret_cast<void *>(entry<node_tp_clear>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<node_repr>)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},
     {Py_tp_getset, kGetSet},
@@ -445,7 +448,7 @@ py::object make_named_type(PyObject *name) {
   PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void *>(node_tp_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void *>(node_tp_traverse)},
-      {Py_tp_clear, reinterpret_cast<void *>(node_tp_clear)},
+      {Py_tp_clear, reinterpret_cast<void *>(entry<node_tp_clear>)},
       {0, nullptr},
   };
   PyType_Spec spec = {full_name, sizeof(NodeObject), 0,
@@ -461,7 +464,7 @@ py::object named_type(PyObject *name) {
   if (g_named_types == nullptr && (g_named_types = PyDict_New()) == nullptr) {
     return py::object();
   }
-  PyObject *known = PyDict_GetItemWithError(g_named_types, name);
+  PyObject *known = dict_get(g_named_types, name);
   if (known != nullptr || PyErr_Occurred()) {
     return py::reinterpret_borrow<py::object>(known);
   }
