@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
 import random
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from history import ABSENT, Hook, Log, Span, now
@@ -73,6 +74,21 @@ class Shared:
         return nn.Parameter(mt.tensor([float(number)]))
 
 
+class Changed(Exception):
+    """A walk met a dict that another thread has changed."""
+
+
+@contextlib.contextmanager
+def may_change() -> Iterator[None]:
+    """Without the GIL a walk may end with what a dict says of a change while it is looped over."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "changed" not in str(error) and "mutated" not in str(error):
+            raise
+        raise Changed from None
+
+
 class Worker:
     """What one thread does."""
 
@@ -91,6 +107,8 @@ class Worker:
             self.log.counts[step.__name__] += 1
             try:
                 step(self)
+            except Changed:
+                pass
             except Exception as error:
                 self.log.errors.append(f"{step.__name__}: {type(error).__name__}: {error}")
 
@@ -138,13 +156,8 @@ class Worker:
 
     def _walk(self, look: Callable[[], list[tuple[str, Any]]]) -> None:
         begin = now()
-        try:
+        with may_change():
             found = look()
-        except RuntimeError as error:
-            # What a dict says of a change while it is walked over.
-            if "changed" not in str(error) and "mutated" not in str(error):
-                raise
-            return
         end = now()
         for path, value in found:
             self.saw(path, value, Span(begin, end))
@@ -169,13 +182,23 @@ class Worker:
         self.root.loaded.load_state_dict(values, assign=self.rng.random() < 0.5)
 
     def switch(self) -> None:
-        self.root.train(self.rng.random() < 0.5)
+        with may_change():
+            self.root.train(self.rng.random() < 0.5)
 
     def zero_grad(self) -> None:
-        self.root.zero_grad()
+        with may_change():
+            self.root.zero_grad()
 
     def convert(self) -> None:
         self.root.loaded.double() if self.rng.random() < 0.5 else self.root.loaded.float()
+
+    def exchange(self) -> None:
+        self.root.loaded.weight.data = mt.ones(2, 2)
+
+    def read_values(self) -> None:
+        weight = self.root.loaded.weight
+        assert len(weight.tolist()) == weight.numpy(force=True).shape[0] == 2
+        assert weight[0].sum().item() is not None
 
     def copy(self) -> None:
         self._walk(lambda: list(copy.deepcopy(self.root).named_parameters()))
@@ -238,6 +261,7 @@ STEPS: tuple[Callable[[Worker], None], ...] = (
     *(Worker.write, Worker.delete, Worker.read, Worker.read, Worker.call, Worker.call),
     *(Worker.walk, Worker.walk_values, Worker.walk_modules, Worker.state_dict, Worker.load),
     *(Worker.switch, Worker.zero_grad, Worker.convert, Worker.copy, Worker.pickle, Worker.save),
+    *(Worker.exchange, Worker.read_values),
     *(Worker.represent, Worker.note, Worker.read_note, Worker.look, Worker.hook, Worker.unhook),
 )
 
