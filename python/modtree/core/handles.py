@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -11,6 +13,15 @@ from typing import Any
 from modtree import _C
 
 _Ref = Callable[[], Any]
+
+# Two handles never get the same id, whatever threads make them.
+_counting = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_counting.acquire,
+        after_in_parent=_counting.release,
+        after_in_child=_counting.release,
+    )
 
 
 class RemovableHandle:
@@ -37,8 +48,9 @@ class RemovableHandle:
         elif isinstance(extra_dict, Mapping):
             extra_dict = (extra_dict,)
         self.extra_dict_ref = tuple(weakref.ref(table) for table in extra_dict)
-        self.id = RemovableHandle.next_id
-        RemovableHandle.next_id += 1
+        with _counting:
+            self.id = RemovableHandle.next_id
+            RemovableHandle.next_id += 1
 
     def remove(self) -> None:
         """Removes the hook; does nothing if that is done, or if its module is gone."""
@@ -64,7 +76,9 @@ class RemovableHandle:
         extra_dicts = state[2] if len(state) > 2 and state[2] is not None else ()
         self.hooks_dict_ref = _ref_or_dead(hooks_dict)
         self.extra_dict_ref = tuple(map(_ref_or_dead, extra_dicts))
-        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+        following = self.id + 1
+        with _counting:
+            RemovableHandle.next_id = max(RemovableHandle.next_id, following)
 
 
 def _ref_or_dead(table: Any) -> _Ref:
