@@ -362,7 +362,13 @@ class JaxFamily(base.TensorFamily):
                 "jax has it only after jax.config.update('jax_enable_x64', True): do that, or "
                 "convert the model with .float() first"
             )
-        if family.name == "torch" and narrow == kind:
+        # Arrays of DLPack are committed to their device, so that jit compiles twice: for them, and
+        # for its own results. NumPy's way, too, takes aligned memory of the CPU as it is.
+        if (
+            narrow == kind
+            and family.name == "torch"
+            and not (source.is_cpu and isinstance(kind, np.dtype) and kind.isbuiltin == 1)
+        ):
             return jnp.from_dlpack(source.contiguous())
         array = np.asarray(family.to_numpy(source))
         if narrow != kind:
@@ -370,10 +376,7 @@ class JaxFamily(base.TensorFamily):
             if array.size and not limits.min <= array.min() <= array.max() <= limits.max:
                 raise TypeError(f"its values are beyond those of {narrow}")
             return jnp.asarray(array.astype(narrow))
-        try:
-            return jnp.from_dlpack(array)
-        except (BufferError, TypeError, RuntimeError, ValueError):  # of a dtype without DLPack
-            return jnp.asarray(array)
+        return jax.device_put(array)
 
     # -- conversions -------------------------------------------------------------------------------
 

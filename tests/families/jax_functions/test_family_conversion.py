@@ -95,6 +95,13 @@ def test_memory_is_shared_where_dlpack_allows_it():
     assert address(net.weight) == at
 
 
+@pytest.mark.parametrize("first", ["numpy", "torch"])
+def test_new_arrays_are_not_committed_to_a_device(first):
+    """As those of jax itself; a jitted step would be compiled for them and for its own results."""
+    net = mt.to_family(mt.to_family(Net(), first), "jax")
+    assert not any(leaf.committed for leaf in [*net.parameters(), *net.buffers()])
+
+
 def test_bfloat16_stays():
     net = mt.to_family(nn.Linear(3, 4), "torch").to(torch.bfloat16)
     expected = net.weight.detach().float().numpy().copy()
