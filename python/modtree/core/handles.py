@@ -14,8 +14,9 @@ from modtree import _C
 
 _Ref = Callable[[], Any]
 
-# Two handles never get the same id, whatever threads make them.
-_counting = threading.Lock()
+# Two threads never get the same id. A thread may take it twice: handlers of signals register hooks
+# at any time.
+_counting = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_counting.acquire,
