@@ -82,7 +82,7 @@ inline void init_type_versions() {}
 // The tag of a type that has changed is 0, on which CPython's own bytecode relies as well.
 inline TypeVersion type_version(PyTypeObject *type) {
 #ifdef Py_GIL_DISABLED
-  return __atomic_load_n(&type->tp_version_tag, __ATOMIC_ACQUIRE);
+  return _Py_atomic_load_uint(&type->tp_version_tag);
 #else
   return type->tp_version_tag;
 #endif

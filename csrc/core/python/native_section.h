@@ -71,7 +71,7 @@ public:
 private:
   friend class OutsideNativeSection;
 
-  // Is the section not the innermost one that this thread is in?
+  // True unless the section is the innermost one that this thread is in.
   static bool is_left() {
     const std::uintptr_t innermost = PyThreadState_GetUnchecked()->critical_section;
     return (innermost & 3) != 0 || innermost == 0 ||

@@ -40,13 +40,13 @@ inline bool never_overrides(PyObject *arg) {
 // changes.
 int class_overrides(PyTypeObject *type);
 
-// Is it a tensor class of another library? As above.
+// 1 for a tensor class of another library, 0 for others, -1 on error. Remembered as above.
 int class_is_foreign(PyTypeObject *type);
 
 // Forgets which classes are.
 void forget_foreign_classes();
 
-// Does the class of an argument override? Errors count as true.
+// True where the class of an argument overrides. Errors count as true.
 bool any_class_overrides(PyObject *const *args, Py_ssize_t count);
 
 // What call_override() and call_elsewhere() are to be asked about: an argument that is neither of
