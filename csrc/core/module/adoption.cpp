@@ -357,9 +357,9 @@ py::dict native_report() {
     }
   }
   py::dict report;
-  report["reads"] = py::int_(native_counts.reads);
-  report["writes"] = py::int_(native_counts.writes);
-  report["calls"] = py::int_(native_counts.calls);
+  report["reads"] = py::int_(native_counts.reads.value());
+  report["writes"] = py::int_(native_counts.writes.value());
+  report["calls"] = py::int_(native_counts.calls.value());
   report["methods"] = methods;
   report["classes"] = py::reinterpret_steal<py::object>(noted_classes ? PyDict_Values(noted_classes)
                                                                       : PyList_New(0));

@@ -3,7 +3,11 @@
 // stand on the class, for what reads or traces them, and instances answer with the native methods.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#ifdef Py_GIL_DISABLED
+#include <atomic>
+#endif
 
 #include "module/object.h"
 
@@ -26,11 +30,32 @@ void set_torch_facts(const py::dict &facts, py::handle warning);
 // How many faces there are: 0 until a class was adopted.
 extern int face_count;
 
+// A number that native code adds to. Without the GIL only where a class was adopted: several
+// threads that write one number slow each other down.
+class NativeCount {
+public:
+#ifdef Py_GIL_DISABLED
+  void add(bool counts = true) {
+    if (counts && face_count) {
+      value_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  std::uint64_t value() const { return value_; }
+
+private:
+  std::atomic<std::uint64_t> value_{0};
+#else
+  void add(bool counts = true) { value_ += counts; }
+  std::uint64_t value() const { return value_; }
+
+private:
+  std::uint64_t value_ = 0;
+#endif
+};
+
 // How often native code answered since the class was adopted.
 struct NativeCounts {
-  std::uint64_t reads = 0;
-  std::uint64_t writes = 0;
-  std::uint64_t calls = 0;
+  NativeCount reads, writes, calls;
 };
 extern NativeCounts native_counts;
 

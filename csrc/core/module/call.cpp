@@ -20,6 +20,18 @@ bool has_global_hooks() {
           PyDict_GET_SIZE(global_hooks.backward) | PyDict_GET_SIZE(global_hooks.backward_pre)) != 0;
 }
 
+#ifdef Py_GIL_DISABLED
+
+// Is there nothing on the module itself that a call would have to heed? Known without a lock: the
+// hooks are read first, as a module that is being exposed loses them last.
+bool is_bare(const ModuleObject *module) {
+  const ModuleState &state = module->state;
+  return !load_cell(&state.hooks) && load_flag(&state.initialized) && !load_flag(&state.exposed) &&
+         !load_flag(&state.instance_overrides);
+}
+
+#else
+
 // Is it, in compact mode, a module after Module.__init__ for which no hook table was ever made?
 bool has_no_tables(const ModuleObject *module) {
   return module->state.initialized && !module->state.hooks;
@@ -49,6 +61,8 @@ inline bool is_bare(const ModuleObject *module) {
   return module->state.exposed ? has_bare_dict(module)
                                : has_no_tables(module) && !module->state.instance_overrides;
 }
+
+#endif
 
 // The class's function that a call runs with nothing around it, as nearly every call does, or null
 // when that takes a longer look. Borrowed. Runs no user code.
@@ -196,6 +210,26 @@ PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *arg
   return result;
 }
 
+// A module that several threads call is freed by the collector: otherwise each call would write the
+// module's count, and the threads wait for one another. Not at once: a copy that another thread
+// calls a few times is to end with its last reference.
+inline void note_foreign_call([[maybe_unused]] ModuleObject *module) {
+#ifdef Py_GIL_DISABLED
+  constexpr std::uint8_t kMany = 100;
+  if (_Py_IsOwnedByCurrentThread(as_object(module))) {
+    return;
+  }
+  std::uint8_t *calls = &module->state.foreign_calls;
+  const std::uint8_t before = _Py_atomic_load_uint8_relaxed(calls);
+  if (before < kMany) {
+    _Py_atomic_store_uint8_relaxed(calls, before + 1);
+  } else if (before == kMany) {
+    _Py_atomic_store_uint8_relaxed(calls, kMany + 1);
+    leave_to_collector(as_object(module));
+  }
+#endif
+}
+
 }  // namespace
 
 PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
@@ -205,7 +239,7 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   const NativeSection in_section;
-  ++native_counts.calls;
+  native_counts.calls.add();
   Plan plan;
   if (PyObject *forward = bare_forward(as_module(self_obj))) {
     plan.callable = py::reinterpret_borrow<py::object>(forward);
@@ -217,16 +251,20 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
 
 PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
                             PyObject *names_of_keywords) {
-  const NativeSection in_section;
   // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
   const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
   PyObject *forward = nullptr;
   if (call == module_tp_call) {
-    ++native_counts.calls;
+    native_counts.calls.add();
     forward = bare_forward(as_module(self_obj));
   }
   if (!forward) {
+    const NativeSection in_section;
     return call_by_plan(call, self_obj, args, flagged_count, names_of_keywords);
+  }
+  note_foreign_call(as_module(self_obj));
+  if constexpr (kRunsWithoutGil) {
+    return call_with_first(forward, self_obj, args, flagged_count, names_of_keywords);
   }
   // Owned: a patch of the class during the call must not free the function that runs.
   Py_INCREF(forward);

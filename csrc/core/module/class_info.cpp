@@ -10,8 +10,6 @@
 
 namespace modtree {
 
-TypeCache<ClassInfo> class_cache;
-
 namespace {
 
 // Strong; null until the class is sealed, or when Module has no such attribute.
@@ -93,7 +91,10 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
   }
   // Last, as it is borrowed: a lookup may run user code.
   const auto forward = type_lookup(type, names.forward);
-  info.forward_ = forward && PyFunction_Check(forward.ptr()) ? forward.ptr() : nullptr;
+  if (forward && PyFunction_Check(forward.ptr())) {
+    leave_to_collector(forward.ptr());
+    info.forward_ = forward.ptr();
+  }
   return info;
 }
 

@@ -109,7 +109,7 @@ private:
   PyObject *forward_ = nullptr;
 };
 
-extern TypeCache<ClassInfo> class_cache;  // holds Module classes only
+inline MODTREE_PER_THREAD TypeCache<ClassInfo> class_cache;  // holds Module classes only
 ClassInfo compute_class_info(PyTypeObject *type);
 
 // Facts about a Module class. Runs user code only the first time a class is met that has keys of

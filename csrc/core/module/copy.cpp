@@ -179,14 +179,14 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
     if (slot != Slot::training && (value == Py_None || is_pickled_empty(value))) {
       PyObject **cell = compact_cell(module->state, slot);
       if (cell) {
-        Py_CLEAR(*cell);
+        release_later(exchange_cell<PyObject>(cell, nullptr));
       }
       return 0;
     }
     return store_slot(module, slot, value);
   }
   if (special && special->is_virtual) {
-    module->state.instance_overrides = true;
+    store_flag(&module->state.instance_overrides, true);
   }
   const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
   const auto entry = py::reinterpret_steal<py::object>(is_pickled_empty(value) ? new_ordered_dict()

@@ -60,11 +60,12 @@ PyObject **writable_cell(ModuleObject *module, Slot slot) {
   if (PyObject **cell = compact_cell(state, slot)) {
     return cell;
   }
-  state.hooks = static_cast<HookBlock *>(PyMem_Calloc(1, sizeof(HookBlock)));
-  if (!state.hooks) {
+  auto *hooks = static_cast<HookBlock *>(PyMem_Calloc(1, sizeof(HookBlock)));
+  if (!hooks) {
     PyErr_NoMemory();
     return nullptr;
   }
+  exchange_cell(&state.hooks, hooks);
   return compact_cell(state, slot);
 }
 
@@ -155,12 +156,9 @@ void forget_empty_hooks(ModuleState &state) {
       return;
     }
   }
-  HookBlock *hooks = state.hooks;
-  state.hooks = nullptr;
-  for (PyObject *value : hooks->values) {
-    Py_XDECREF(value);
-  }
-  PyMem_Free(hooks);
+  ModuleState old{};
+  old.hooks = exchange_cell<HookBlock>(&state.hooks, nullptr);
+  release_state_later(old);
 }
 
 PyObject *default_value(Slot slot) {
@@ -331,9 +329,7 @@ int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
     if (!cell) {
       return -1;
     }
-    PyObject *old = *cell;
-    *cell = Py_NewRef(value);
-    Py_XDECREF(old);
+    release_later(exchange_cell(cell, Py_NewRef(value)));
     return 0;
   }
   if (expose(module) < 0) {
@@ -388,15 +384,14 @@ int expose(ModuleObject *module) {
   if (module->state.exposed) {
     return 0;  // by a name that looked at the module while it was compared
   }
-  ModuleState old = module->state;
-  module->state = ModuleState{};
-  module->state.initialized = old.initialized;
-  module->state.exposed = true;
-  module->state.instance_overrides = old.instance_overrides;
-  PyObject *old_dict = module->dict;
-  module->dict = Py_NewRef(dict.ptr());
-  clear_state(old);
-  Py_XDECREF(old_dict);
+  ModuleState exposed{};
+  exposed.initialized = module->state.initialized;
+  exposed.exposed = true;
+  exposed.instance_overrides = module->state.instance_overrides;
+  const ModuleState old = exchange_state(module, exposed);
+  PyObject *old_dict = exchange_cell(&module->dict, Py_NewRef(dict.ptr()));
+  release_state_later(old);
+  release_later(old_dict);
   return 0;
 }
 
@@ -405,12 +400,11 @@ int reset_state(ModuleObject *module) {
     return -1;
   }
   if (!module->state.exposed) {
-    ModuleState old = module->state;
-    module->state = ModuleState{};
-    module->state.training = Py_NewRef(Py_True);
-    module->state.initialized = true;
-    module->state.instance_overrides = old.instance_overrides;
-    clear_state(old);
+    ModuleState fresh{};
+    fresh.training = Py_NewRef(Py_True);
+    fresh.initialized = true;
+    fresh.instance_overrides = module->state.instance_overrides;
+    release_state_later(exchange_state(module, fresh));
     return 0;
   }
   for (int i = 0; i < kSlotCount; ++i) {
@@ -424,23 +418,29 @@ int reset_state(ModuleObject *module) {
   return 0;
 }
 
-void clear_state(ModuleState &state) {
-  ModuleState old = state;
-  state.training = state.parameters = state.buffers = state.modules = state.non_persistent =
-      nullptr;
-  state.hooks = nullptr;
-  Py_XDECREF(old.training);
-  Py_XDECREF(old.parameters);
-  Py_XDECREF(old.buffers);
-  Py_XDECREF(old.modules);
-  Py_XDECREF(old.non_persistent);
+namespace {
+
+template <class Release, class Free>
+void release_all(const ModuleState &old, Release release, Free free) {
+  release(old.training);
+  release(old.parameters);
+  release(old.buffers);
+  release(old.modules);
+  release(old.non_persistent);
   if (old.hooks) {
     for (PyObject *value : old.hooks->values) {
-      Py_XDECREF(value);
+      release(value);
     }
-    PyMem_Free(old.hooks);
+    free(old.hooks);
   }
 }
+
+void release_now(PyObject *value) { Py_XDECREF(value); }
+
+}  // namespace
+
+void release_state(const ModuleState &old) { release_all(old, release_now, PyMem_Free); }
+void release_state_later(const ModuleState &old) { release_all(old, release_later, free_later); }
 
 PyObject *instance_dict(ModuleObject *module) { return fill_once(&module->dict, PyDict_New); }
 

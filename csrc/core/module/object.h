@@ -12,6 +12,7 @@
 #include "python/compat.h"
 #include "python/dict_lookup.h"
 #include "python/interned.h"
+#include "python/shared_cell.h"
 
 namespace modtree {
 
@@ -64,6 +65,9 @@ struct ModuleState {
   bool exposed;
   bool instance_overrides;
   bool lacks_training;
+#ifdef Py_GIL_DISABLED
+  std::uint8_t foreign_calls;  // of threads that did not make the module (call.cpp)
+#endif
   PyObject *training;
   PyObject *modules;
   PyObject *parameters;
@@ -254,8 +258,33 @@ int reset_state(ModuleObject *module);
 // user code.
 void forget_empty_hooks(ModuleState &state);
 
-// Drops every reference of the state; runs user code only after the state is empty.
-void clear_state(ModuleState &state);
+// Puts another state into a module, and returns the one before.
+inline ModuleState exchange_state(ModuleObject *module, const ModuleState &fresh) {
+  ModuleState &state = module->state;
+  const ModuleState old = state;
+#ifdef Py_GIL_DISABLED
+  // The flags first: who finds no hooks any more and looks at them then sees that the dict has
+  // them.
+  store_flag(&state.exposed, fresh.exposed);
+  store_flag(&state.instance_overrides, fresh.instance_overrides);
+  store_flag(&state.initialized, fresh.initialized);
+  state.lacks_training = fresh.lacks_training;
+  exchange_cell(&state.training, fresh.training);
+  exchange_cell(&state.modules, fresh.modules);
+  exchange_cell(&state.parameters, fresh.parameters);
+  exchange_cell(&state.buffers, fresh.buffers);
+  exchange_cell(&state.non_persistent, fresh.non_persistent);
+  exchange_cell(&state.hooks, fresh.hooks);
+#else
+  state = fresh;
+#endif
+  return old;
+}
+
+// Lets go of what the state of a module held that nothing leads to any more.
+void release_state(const ModuleState &old);
+// The same of one that has been replaced in a module that others may be reading.
+void release_state_later(const ModuleState &old);
 
 // The instance dict for plain attributes (compact) or everything (exposed), made when missing.
 // Borrowed; null on error.

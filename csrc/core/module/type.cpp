@@ -131,11 +131,9 @@ int module_tp_clear(PyObject *self_obj) {
   ModuleObject *self = as_module(self_obj);
   // What dies here may still reach the module, which is then one before Module.__init__: not in
   // exposed mode without a dict.
-  ModuleState old = self->state;
-  self->state = ModuleState{};
-  PyObject *dict = self->dict;
-  self->dict = nullptr;
-  clear_state(old);
+  const ModuleState old = exchange_state(self, ModuleState{});
+  PyObject *dict = exchange_cell<PyObject>(&self->dict, nullptr);
+  release_state(old);
   Py_XDECREF(dict);
   return 0;
 }
@@ -176,14 +174,13 @@ int module_set_dict(PyObject *self_obj, PyObject *value, void *) {
   if (!replacement) {
     return -1;
   }
-  ModuleState old = self->state;
-  self->state = ModuleState{};
-  self->state.initialized = true;
-  self->state.exposed = true;
-  PyObject *old_dict = self->dict;
-  self->dict = replacement;
-  clear_state(old);
-  Py_XDECREF(old_dict);
+  ModuleState exposed{};
+  exposed.initialized = true;
+  exposed.exposed = true;
+  const ModuleState old = exchange_state(self, exposed);
+  PyObject *old_dict = exchange_cell(&self->dict, replacement);
+  release_state_later(old);
+  release_later(old_dict);
   return 0;
 }
 

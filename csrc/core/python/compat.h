@@ -117,10 +117,10 @@ inline bool dict_next_item(PyObject *dict, Py_ssize_t *position, PyObject **key,
   Py_END_CRITICAL_SECTION();
   borrow_owned(next_key);
   borrow_owned(next_value);
-  if (found && key) {
+  if (key) {
     *key = next_key;
   }
-  if (found && value) {
+  if (value) {
     *value = next_value;
   }
   return found;
@@ -231,6 +231,40 @@ inline bool is_sole_reference(PyObject *object) {
   return Py_REFCNT(object) == 1;
 #endif
 }
+
+// A reference to an object to which a borrowed pointer leads that the object takes back when it
+// dies: false where it is dying, which only happens without the GIL. share_by_try() comes before.
+inline bool try_to_own(PyObject *object) {
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+  return PyUnstable_TryIncRef(object) != 0;
+#else
+  Py_INCREF(object);
+  return true;
+#endif
+}
+inline void share_by_try(PyObject *object) {
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+  PyUnstable_EnableTryIncRef(object);
+#else
+  static_cast<void>(object);
+#endif
+}
+
+// May the extension be used without the GIL? From 3.14 on, where there is one to be without.
+//
+// leave_to_collector() makes it the collector's to free an object to which borrowed pointers lead,
+// and whose count would be written by several threads. Without the GIL the collector waits for a
+// thread that runs native code, until that calls Python code or waits for something; a function
+// that is called is held by its frame then. Nothing with the GIL.
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+constexpr bool kRunsWithoutGil = true;
+inline void leave_to_collector(PyObject *object) {
+  PyUnstable_Object_EnableDeferredRefcount(object);
+}
+#else
+constexpr bool kRunsWithoutGil = false;
+inline void leave_to_collector(PyObject *) {}
+#endif
 
 // Lets go of a reference that is not the last.
 inline void release_one_of_several(PyObject *object) {

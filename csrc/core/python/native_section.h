@@ -6,7 +6,8 @@
 // a native function calls Python code, and by CPython itself whenever the thread waits: between two
 // calls of Python code no other thread runs native code of ours, as with the GIL. Threads that read
 // and write dicts, lists and classes in Python go on meanwhile. So a reference that native code
-// would only borrow is owned until the function ends (borrow_owned).
+// would only borrow is owned until the function ends (borrow_owned), and what is replaced in a cell
+// of ours lives until nobody reads it any more (release_later).
 #pragma once
 
 #include <pybind11/pytypes.h>
@@ -15,6 +16,15 @@
 #include <cstdint>
 #include <new>
 #include <vector>
+
+#include "python/release_later.h"
+
+// Storage of a cache that is read outside of the section: then each thread has its own.
+#ifdef Py_GIL_DISABLED
+#define MODTREE_PER_THREAD thread_local
+#else
+#define MODTREE_PER_THREAD
+#endif
 
 namespace modtree {
 
@@ -36,6 +46,7 @@ public:
   NativeSection() : mark_(innermost_ ? borrowed_.size() : 0) {
     if (is_left()) {
       PyCriticalSection_Begin(&section_, native_section_object);
+      reads_before_ = Reading::begin();
       outer_ = innermost_;
       innermost_ = this;
       entered_ = true;
@@ -47,7 +58,7 @@ public:
   ~NativeSection() {
     if (entered_) {
       innermost_ = outer_;
-      PyCriticalSection_End(&section_);
+      leave();
     }
     while (borrowed_.size() > mark_) {
       PyObject *last = borrowed_.back();
@@ -71,6 +82,19 @@ public:
 private:
   friend class OutsideNativeSection;
 
+  void leave() {
+    Reading::end(reads_before_);
+    if (Replaced::is_empty()) {
+      PyCriticalSection_End(&section_);
+      return;
+    }
+    const std::vector<Replaced::Item> replaced = Replaced::take();
+    PyCriticalSection_End(&section_);
+    for (const Replaced::Item &item : replaced) {
+      item.release(item.what);
+    }
+  }
+
   // True unless the section is the innermost one that this thread is in.
   static bool is_left() {
     const std::uintptr_t innermost = PyThreadState_GetUnchecked()->critical_section;
@@ -83,6 +107,7 @@ private:
   static inline thread_local std::vector<PyObject *> borrowed_;
 
   PyCriticalSection section_;
+  Reading::Moment reads_before_ = 0;
   NativeSection *outer_ = nullptr;
   std::size_t mark_;
   bool entered_ = false;
@@ -93,7 +118,7 @@ class OutsideNativeSection {
 public:
   OutsideNativeSection() : left_(NativeSection::is_left() ? nullptr : NativeSection::innermost_) {
     if (left_) {
-      PyCriticalSection_End(&left_->section_);
+      left_->leave();
     }
   }
   OutsideNativeSection(const OutsideNativeSection &) = delete;
@@ -102,6 +127,7 @@ public:
   ~OutsideNativeSection() {
     if (left_) {
       PyCriticalSection_Begin(&left_->section_, native_section_object);
+      left_->reads_before_ = Reading::begin();
     }
   }
 
@@ -110,6 +136,19 @@ private:
 };
 
 inline PyObject *borrow_owned(PyObject *owned) { return NativeSection::keep(owned); }
+
+// Releases what a cell held (null: nothing) when no thread reads it any more.
+inline void release_later(PyObject *replaced) noexcept {
+  if (replaced && !_Py_IsImmortal(replaced)) {
+    const NativeSection in_section;
+    Replaced::add(replaced, [](void *what) { Py_DECREF(static_cast<PyObject *>(what)); });
+  }
+}
+// The same for memory of CPython's allocator.
+inline void free_later(void *replaced) noexcept {
+  const NativeSection in_section;
+  Replaced::add(replaced, PyMem_Free);
+}
 
 template <auto kFunction>
 struct Entry;
@@ -129,6 +168,9 @@ inline constexpr auto entry = &Entry<kFunction>::call;
 #else
 
 inline void init_native_section() {}
+
+inline void release_later(PyObject *replaced) { Py_XDECREF(replaced); }
+inline void free_later(void *replaced) { PyMem_Free(replaced); }
 
 struct NativeSection {
   NativeSection() {}

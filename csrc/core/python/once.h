@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "python/shared_cell.h"
+
 namespace modtree {
 
 // Fills an empty cell with what make() gives: a new reference, or null with an error set. Returns
@@ -23,7 +25,7 @@ PyObject *fill_once(PyObject **cell, Make make) {
     if (*cell) {
       Py_DECREF(fresh);
     } else {
-      *cell = fresh;
+      exchange_cell(cell, fresh);
     }
   }
   return *cell;

@@ -47,7 +47,7 @@ PyArrayObject *next_below(PyArrayObject *array) {
 // Steals `lock`. New reference, null on error.
 PyObject *new_kept(PyTypeObject *type, PyArrayObject *array, PyObject *lock) {
   PyObject *kept;
-  if (g_free_count > 0) {
+  if (kMostFree > 0 && g_free_count > 0) {
     kept = PyObject_Init(reinterpret_cast<PyObject *>(g_free[--g_free_count]), type);
   } else if ((kept = type->tp_alloc(type, 0)) == nullptr) {
     Py_XDECREF(lock);

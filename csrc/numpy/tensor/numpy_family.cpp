@@ -2,6 +2,7 @@
 #include "tensor/numpy_family.h"
 
 #include <cstring>
+#include <utility>
 
 #include "family/family.h"
 #include "python/installed.h"
@@ -172,12 +173,12 @@ public:
       return 0;
     }
     if (set_to_none) {
-      Py_CLEAR(self->grad);
+      release_later(std::exchange(self->grad, nullptr));
       return 0;
     }
     py::object grad = py::reinterpret_borrow<py::object>(self->grad);
     TensorObject *values = as_tensor(grad.ptr());
-    Py_CLEAR(values->grad_fn);
+    release_later(std::exchange(values->grad_fn, nullptr));
     values->requires_grad = false;
     py::object done =
         py::reinterpret_steal<py::object>(PyObject_CallMethod(grad.ptr(), "zero_", nullptr));

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "python/compat.h"
 #include "python/native_section.h"
@@ -407,7 +408,7 @@ int swap_array(TensorObject *self, PyObject *other) {
   PyArrayObject *old = self->array;
   Py_INCREF(source->array);
   self->array = source->array;
-  Py_DECREF(old);
+  release_later(as_object(old));
   return 0;
 }
 
@@ -460,9 +461,7 @@ int assign_grad(TensorObject *self, PyObject *value) {
     Py_INCREF(value);
     fresh = value;
   }
-  PyObject *old = self->grad;
-  self->grad = fresh;
-  Py_XDECREF(old);
+  release_later(std::exchange(self->grad, fresh));
   return 0;
 }
 

@@ -408,7 +408,7 @@ int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
     return -1;
   }
   if (face_count) {
-    ++native_counts.writes;
+    native_counts.writes.add();
     if (Py_TYPE(self_obj)->tp_setattro != module_tp_setattro) {
       take_native_slots(Py_TYPE(self_obj));
     }

@@ -3,7 +3,7 @@
 
 namespace modtree {
 
-NameFacts name_facts;
+MODTREE_PER_THREAD NameFacts name_facts;
 
 namespace {
 

@@ -45,7 +45,7 @@ private:
   std::array<Entry, kSize> entries_{};
 };
 
-extern NameFacts name_facts;
+extern MODTREE_PER_THREAD NameFacts name_facts;
 
 // Has the class nothing under the name, and is the name no special one?
 inline bool is_plain_name(PyTypeObject *type, PyObject *name) {

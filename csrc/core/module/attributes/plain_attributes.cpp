@@ -101,7 +101,8 @@ int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
     if (special->slot >= 0 && expose(module) < 0) {
       return -1;
     }
-    module->state.instance_overrides = module->state.instance_overrides || special->is_virtual;
+    store_flag(&module->state.instance_overrides,
+               module->state.instance_overrides || special->is_virtual);
   }
   return set_in_dict(module, name, value);
 }

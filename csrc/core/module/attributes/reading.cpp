@@ -194,6 +194,30 @@ PyObject *read_searching(PyObject *self_obj, PyObject *name, Reach reach) {
   return value;
 }
 
+#ifdef Py_GIL_DISABLED
+
+// What a read of a plain name gives where a table has it: new reference, or null without an error
+// where it takes a longer look. Needs no lock: CPython's look-up in a dict takes none, and the
+// tables that others replace meanwhile live as long as this reads.
+PyObject *read_plain(const ModuleObject *self, PyObject *name) {
+  const Reading::Moment reads_before = Reading::begin();
+  PyObject *value = nullptr;
+  for (PyObject *const *cell :
+       {&self->dict, &self->state.parameters, &self->state.buffers, &self->state.modules}) {
+    PyObject *table = load_cell(cell);
+    if (table && PyDict_GetItemRef(table, name, &value) != 0) {
+      break;
+    }
+  }
+  Reading::end(reads_before);
+  if (!value) {
+    PyErr_Clear();  // of a key of another type: the longer look meets it again
+  }
+  return value;
+}
+
+#else
+
 // Searches a registry, unless the tables before it have an answer.
 inline void search(PyObject *mapping, PyObject *name, Lookup *looked_up, PyObject **value) {
   if (mapping && *looked_up == Lookup::missing) {
@@ -213,6 +237,8 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
   return looked_up == Lookup::found ? Py_NewRef(value) : nullptr;
 }
 
+#endif
+
 [[gnu::noinline]] PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach) {
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
@@ -220,7 +246,7 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
     return nullptr;
   }
   if (face_count) {
-    ++native_counts.reads;
+    native_counts.reads.add();
     if (Py_TYPE(self_obj)->tp_getattro != module_tp_getattro) {
       // Owned: that may run user code, which may give the object another class.
       const auto type =
@@ -248,14 +274,14 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
 }  // namespace
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
-  const NativeSection in_section;
   PyTypeObject *type = Py_TYPE(self_obj);
   if (has_native_getattro(type) && name_facts.find(type_version(type), name) == NameFacts::kPlain) {
     if (PyObject *value = read_plain(as_module(self_obj), name)) {
-      native_counts.reads += face_count != 0;
+      native_counts.reads.add(face_count != 0);
       return value;
     }
   }
+  const NativeSection in_section;
   return read_attribute(self_obj, name, Reach::everything);
 }
 

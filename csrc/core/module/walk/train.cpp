@@ -67,7 +67,7 @@ PyObject *plain_children(PyObject *module) {
 void set_mode(PyObject *module, PyObject *mode) {
   PyObject *&training = as_module(module)->state.training;
   if (training != mode) {
-    Py_SETREF(training, Py_NewRef(mode));
+    Py_SETREF(training, Py_NewRef(mode));  // a bool: without the GIL these have no count
   }
 }
 
@@ -305,10 +305,8 @@ struct TrainVisitor {
     if (is_registered(module) || !module->state.initialized || module->state.exposed) {
       return assign(module, names.training, mode);
     }
-    PyObject *old = module->state.training;
-    if (old != mode) {
-      module->state.training = Py_NewRef(mode);
-      Py_XDECREF(old);
+    if (module->state.training != mode) {
+      release_later(exchange_cell(&module->state.training, Py_NewRef(mode)));
     }
     return 0;
   }

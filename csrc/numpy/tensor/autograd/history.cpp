@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "python/compat.h"
 #include "python/once.h"
@@ -110,12 +111,11 @@ int move_retained(TensorObject *tensor, NodeObject *old_node) {
 }
 
 void replace_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {
-  PyObject *old = tensor->grad_fn;
   Py_INCREF(as_object(node));
-  tensor->grad_fn = as_object(node);
+  PyObject *old = std::exchange(tensor->grad_fn, as_object(node));
   tensor->output_nr = nr;
   tensor->requires_grad = true;
-  Py_XDECREF(old);
+  release_later(old);
 }
 
 // The in-place operation `inner` on a view, as an operation on the base.
@@ -209,6 +209,17 @@ NodeObject *current_grad_fn(TensorObject *tensor, bool *error) {
   return as_node(tensor->grad_fn);
 }
 
+namespace {
+
+// The node where the leaf's gradient is added up: a new reference, or null where it has none.
+NodeObject *own_accumulator(const LeafExtra *extra) {
+  return extra->accumulator != nullptr && try_to_own(as_object(extra->accumulator))
+             ? extra->accumulator
+             : nullptr;
+}
+
+}  // namespace
+
 int gradient_edge(TensorObject *tensor, Edge *edge) {
   bool error;
   NodeObject *node = current_grad_fn(tensor, &error);
@@ -231,13 +242,16 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
   if (extra == nullptr) {
     return -1;
   }
-  if (extra->accumulator == nullptr) {
+  edge->node = own_accumulator(extra);
+  if (edge->node == nullptr) {
     node = new_node(NodeKind::accumulate, 0, 0);
     if (node == nullptr) {
       return -1;
     }
     // Making the node may have run code that gave the leaf one.
-    if (extra->accumulator == nullptr) {
+    edge->node = own_accumulator(extra);
+    if (edge->node == nullptr) {
+      share_by_try(as_object(node));
       Py_INCREF(tensor);
       node->target = reinterpret_cast<PyObject *>(tensor);
       extra->accumulator = node;
@@ -246,8 +260,6 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
     }
     Py_DECREF(as_object(node));
   }
-  Py_INCREF(as_object(extra->accumulator));
-  edge->node = extra->accumulator;
   return 0;
 }
 
@@ -291,7 +303,7 @@ int drop_history(TensorObject *tensor) {
                     "Can't detach views in-place. Use detach() instead, which gives a new handle");
     return -1;
   }
-  Py_CLEAR(tensor->grad_fn);
+  release_later(std::exchange(tensor->grad_fn, nullptr));
   tensor->output_nr = 0;
   tensor->requires_grad = false;
   return 0;
@@ -310,7 +322,7 @@ void set_base(TensorObject *view, TensorObject *base, ViewOrigin origin) {
     origin = std::max(origin, base->view_origin);
   }
   Py_INCREF(root);
-  Py_XSETREF(view->base, root);
+  release_later(std::exchange(view->base, root));
   view->view_origin = origin;
   view->view_version = version_of(view);
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "python/compat.h"
 #include "python/installed.h"
@@ -56,7 +57,8 @@ void forget_accumulator(NodeObject *node) {
   }
 }
 
-void drop_saved(NodeObject *node) {
+template <class Release>
+void drop_saved(NodeObject *node, Release release) {
   node->released = true;
   node->saved_something = true;  // a backward that still reaches the node is refused
   const std::size_t n_versions = node->n_versions;
@@ -69,14 +71,14 @@ void drop_saved(NodeObject *node) {
   for (std::size_t i = 0; i < n_args; ++i) {
     PyObject *value = node->args[i];
     node->args[i] = nullptr;
-    Py_XDECREF(value);
+    release(value);
   }
-  Py_CLEAR(node->result);
-  Py_CLEAR(node->kwnames);
+  release(std::exchange(node->result, nullptr));
+  release(std::exchange(node->kwnames, nullptr));
 }
 
 void clear_node(NodeObject *node) {
-  drop_saved(node);
+  drop_saved(node, [](PyObject *value) { Py_XDECREF(value); });
   for (std::size_t i = 0; i < node->n_edges; ++i) {
     NodeObject *next = node->edges[i].node;
     node->edges[i].node = nullptr;
@@ -399,9 +401,9 @@ void release_saved(NodeObject *node) {
   }
   // A node that kept numbers and shapes only can be gone through again.
   if (node->saved_something) {
-    drop_saved(node);
+    drop_saved(node, release_later);
     if (node->kind == NodeKind::python) {
-      Py_CLEAR(node->target);
+      release_later(std::exchange(node->target, nullptr));
     }
   }
 }
