@@ -8,6 +8,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import sys
 import sysconfig
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 from helpers import jax_side
 from helpers.implementations import HAS_TORCH, implementation, params
 
-if sysconfig.get_config_var("Py_GIL_DISABLED"):
+if sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 14):
     # The extension turns the GIL on at import; children of the tests have it from the start, and no
     # warning about it.
     os.environ["PYTHON_GIL"] = "1"

@@ -7,6 +7,8 @@
 
 #include <array>
 
+#include "python/compat.h"
+
 extern "C" PyObject *PyInit__C_in_main();  // pybind11's entry point, defined in init.cpp
 
 namespace modtree {
@@ -39,16 +41,25 @@ int execute_module(PyObject *module) {
   return check_interpreter() < 0 ? -1 : execute_in_main(module);
 }
 
+// Leaves the GIL off where the interpreter runs without it.
+void declare_gil([[maybe_unused]] PyModuleDef_Slot *slot) {
+#ifdef Py_mod_gil
+  if constexpr (kRunsWithoutGil) {
+    *slot = {Py_mod_gil, Py_MOD_GIL_NOT_USED};
+  }
+#endif
+}
+
 // From CPython 3.13 on, the entry point runs in the main interpreter for others as well, which call
 // the functions of the module's slots then.
 void guard_slots(PyModuleDef *def) {
-  static std::array<PyModuleDef_Slot, 16> guarded{};
+  static std::array<PyModuleDef_Slot, 18> guarded{};
   if (def->m_slots == guarded.data()) {
     return;
   }
   std::size_t count = 0;
   for (const PyModuleDef_Slot *slot = def->m_slots; slot && slot->slot; ++slot) {
-    if (count == guarded.size() - 1) {
+    if (count == guarded.size() - 2) {
       return;  // more than there are kinds
     }
     PyModuleDef_Slot &copy = guarded[count++] = *slot;
@@ -60,6 +71,7 @@ void guard_slots(PyModuleDef *def) {
       copy.value = reinterpret_cast<void *>(execute_module);
     }
   }
+  declare_gil(&guarded[count]);
   def->m_slots = guarded.data();
 }
 
