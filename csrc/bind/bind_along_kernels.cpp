@@ -273,21 +273,22 @@ py::object scatter(const Array &input, py::ssize_t axis, const py::object &given
 }  // namespace
 
 void bind_along_kernels(Functions &m) {
-  m.def<scan>("scan(x, axis, product=False, reverse=False)",
-              "Running sums or products along an axis.");
-  m.def<running_extreme>(
+  m.def_kernel<scan>("scan(x, axis, product=False, reverse=False)",
+                     "Running sums or products along an axis.");
+  m.def_kernel<running_extreme>(
       "running_extreme(x, axis, largest)",
       "Running maxima or minima along an axis, and where they stand: (values, indices).");
-  m.def<top_indices>(
+  m.def_kernel<top_indices>(
       "top_indices(x, k, axis, largest)",
       "Where the k largest or smallest along an axis are, in order; NaN is the largest.");
-  m.def<kth_index>(
+  m.def_kernel<kth_index>(
       "kth_index(x, k, axis, nan=False)",
       "Where the element with k smaller ones along an axis is, which stays with size 1; with "
       "`nan` where the first NaN is, if there is one.");
-  m.def<gather>("gather(x, axis, index)",
-                "The elements of x at the indices along an axis; None when one is out of range.");
-  m.def<scatter>(
+  m.def_kernel<gather>(
+      "gather(x, axis, index)",
+      "The elements of x at the indices along an axis; None when one is out of range.");
+  m.def_kernel<scatter>(
       "scatter(x, axis, index, source, mode, own=False)",
       "A copy of x (x itself with `own`) with the source assigned, added, ... where the index "
       "says; None when one is out of range.");

@@ -138,28 +138,30 @@ Array transpose_and_add(const Array &x, const py::object &bias) {
 
 void bind_activation_kernels(Functions &m) {
   using namespace kernels;
-  m.def<gelu_of>("gelu(x, tanh=False, out=None)", "x * Phi(x), or its tanh form.");
-  m.def<softmax_of>("softmax(x, out=None)", "Softmax over the last axis.");
-  m.def<log_softmax_of>("log_softmax(x, out=None)", "Logarithm of the softmax over the last axis.");
-  m.def<unary<sigmoid, sigmoid>>("sigmoid(x, out=None)", "1 / (1 + exp(-x)).");
-  m.def<unary<silu, silu>>("silu(x, out=None)", "x / (1 + exp(-x)).");
-  m.def<gelu_backward_of>("gelu_backward(g, x, tanh=False, out=None)",
-                          "g times the derivative of gelu at x.");
-  m.def<gradient_of<sigmoid_backward, sigmoid_backward>>(
+  m.def_kernel<gelu_of>("gelu(x, tanh=False, out=None)", "x * Phi(x), or its tanh form.");
+  m.def_kernel<softmax_of>("softmax(x, out=None)", "Softmax over the last axis.");
+  m.def_kernel<log_softmax_of>("log_softmax(x, out=None)",
+                               "Logarithm of the softmax over the last axis.");
+  m.def_kernel<unary<sigmoid, sigmoid>>("sigmoid(x, out=None)", "1 / (1 + exp(-x)).");
+  m.def_kernel<unary<silu, silu>>("silu(x, out=None)", "x / (1 + exp(-x)).");
+  m.def_kernel<gelu_backward_of>("gelu_backward(g, x, tanh=False, out=None)",
+                                 "g times the derivative of gelu at x.");
+  m.def_kernel<gradient_of<sigmoid_backward, sigmoid_backward>>(
       "sigmoid_backward(g, y, out=None)", "g times the derivative of sigmoid, from its result y.");
-  m.def<gradient_of<tanh_backward, tanh_backward>>(
+  m.def_kernel<gradient_of<tanh_backward, tanh_backward>>(
       "tanh_backward(g, y, out=None)", "g times the derivative of tanh, from its result y.");
-  m.def<gradient_of<silu_backward, silu_backward>>("silu_backward(g, x, out=None)",
-                                                   "g times the derivative of silu at x.");
-  m.def<gradient_of<relu_backward, relu_backward>>("relu_backward(g, x, out=None)",
-                                                   "g, and 0 where x <= 0.");
-  m.def<row_gradient_of<softmax_backward, softmax_backward>>(
+  m.def_kernel<gradient_of<silu_backward, silu_backward>>("silu_backward(g, x, out=None)",
+                                                          "g times the derivative of silu at x.");
+  m.def_kernel<gradient_of<relu_backward, relu_backward>>("relu_backward(g, x, out=None)",
+                                                          "g, and 0 where x <= 0.");
+  m.def_kernel<row_gradient_of<softmax_backward, softmax_backward>>(
       "softmax_backward(g, y, out=None)", "Gradient of the input of softmax, from its result y.");
-  m.def<row_gradient_of<log_softmax_backward, log_softmax_backward>>(
+  m.def_kernel<row_gradient_of<log_softmax_backward, log_softmax_backward>>(
       "log_softmax_backward(g, y, out=None)",
       "Gradient of the input of log_softmax, from its result y.");
-  m.def<transpose_and_add>("transpose_add(x, bias=None)",
-                           "The transpose of a matrix, with bias[i] added to what was row i.");
+  m.def_kernel<transpose_and_add>(
+      "transpose_add(x, bias=None)",
+      "The transpose of a matrix, with bias[i] added to what was row i.");
 }
 
 void bind_kernels(py::handle module) {

@@ -119,14 +119,15 @@ py::object scatter_add_rows(const py::object &indices, const Array &g, py::ssize
 }  // namespace
 
 void bind_loss_kernels(Functions &m) {
-  m.def<cross_entropy>(
+  m.def_kernel<cross_entropy>(
       "cross_entropy(logits, targets, weight=None, ignore_index=-100, label_smoothing=0.0)",
       "Loss of each row of logits (rows, classes), without reduction, and its log-sum-exp: "
       "(loss, logsumexp).");
-  m.def<cross_entropy_backward>("cross_entropy_backward(g, logits, targets, logsumexp, "
-                                "weight=None, ignore_index=-100, label_smoothing=0.0)",
-                                "Gradient of the logits, from the gradient of each row's loss.");
-  m.def<scatter_add_rows>(
+  m.def_kernel<cross_entropy_backward>(
+      "cross_entropy_backward(g, logits, targets, logsumexp, "
+      "weight=None, ignore_index=-100, label_smoothing=0.0)",
+      "Gradient of the logits, from the gradient of each row's loss.");
+  m.def_kernel<scatter_add_rows>(
       "scatter_add_rows(indices, g, rows, skip=None)",
       "Zeros of shape (rows, width) to which row i of g is added at indices[i]; an index of "
       "`skip` is left out.");

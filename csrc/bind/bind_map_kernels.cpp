@@ -64,46 +64,46 @@ Array map_pair_with(FunctionName name, const Array &x, const Array &y, double a,
 
 void bind_map_kernels(Functions &m) {
   using namespace kernels;
-  m.def<map<erf, erf>>("erf(x, out=None)", "The error function.");
-  m.def<map<erfc, erfc>>("erfc(x, out=None)", "1 - erf(x).");
-  m.def<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
-  m.def<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
-  m.def<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");
-  m.def<map_pair<fmod, fmod>>("fmod(x, y)", "The remainder of x / y with the sign of x.");
-  m.def<map_pair<remainder, remainder>>("remainder(x, y)",
-                                        "The remainder of x / y with the sign of y.");
-  m.def<map_with<clamp, clamp>>("clamp(x, a=0.0, b=0.0, out=None)", "x limited to [a, b].");
-  m.def<map_with<hardswish, hardswish>>("hardswish(x, a=0.0, b=0.0, out=None)",
-                                        "x * min(max(x + 3, 0), 6) / 6.");
-  m.def<map_with<hardsigmoid, hardsigmoid>>("hardsigmoid(x, a=0.0, b=0.0, out=None)",
-                                            "min(max(x + 3, 0), 6) / 6.");
-  m.def<map_with<softplus, softplus>>("softplus(x, a=0.0, b=0.0, out=None)",
-                                      "log(1 + exp(a * x)) / a, and x where a * x > b.");
-  m.def<map_with<threshold, threshold>>("threshold(x, a=0.0, b=0.0, out=None)",
-                                        "x, and b where x <= a.");
-  m.def<map_with<hardshrink, hardshrink>>("hardshrink(x, a=0.0, b=0.0, out=None)",
-                                          "x, and 0 where |x| <= a.");
-  m.def<map_with<softshrink, softshrink>>("softshrink(x, a=0.0, b=0.0, out=None)",
-                                          "x moved by a towards 0.");
-  m.def<map_with<leaky_relu, leaky_relu>>("leaky_relu(x, a=0.0, b=0.0, out=None)",
-                                          "x, and a * x where x <= 0.");
-  m.def<map_with<sign, sign>>("sign(x, a=0.0, b=0.0, out=None)", "-1, 0 or 1; 0 for NaN.");
-  m.def<map_pair_with<huber, huber>>(
+  m.def_kernel<map<erf, erf>>("erf(x, out=None)", "The error function.");
+  m.def_kernel<map<erfc, erfc>>("erfc(x, out=None)", "1 - erf(x).");
+  m.def_kernel<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
+  m.def_kernel<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
+  m.def_kernel<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");
+  m.def_kernel<map_pair<fmod, fmod>>("fmod(x, y)", "The remainder of x / y with the sign of x.");
+  m.def_kernel<map_pair<remainder, remainder>>("remainder(x, y)",
+                                               "The remainder of x / y with the sign of y.");
+  m.def_kernel<map_with<clamp, clamp>>("clamp(x, a=0.0, b=0.0, out=None)", "x limited to [a, b].");
+  m.def_kernel<map_with<hardswish, hardswish>>("hardswish(x, a=0.0, b=0.0, out=None)",
+                                               "x * min(max(x + 3, 0), 6) / 6.");
+  m.def_kernel<map_with<hardsigmoid, hardsigmoid>>("hardsigmoid(x, a=0.0, b=0.0, out=None)",
+                                                   "min(max(x + 3, 0), 6) / 6.");
+  m.def_kernel<map_with<softplus, softplus>>("softplus(x, a=0.0, b=0.0, out=None)",
+                                             "log(1 + exp(a * x)) / a, and x where a * x > b.");
+  m.def_kernel<map_with<threshold, threshold>>("threshold(x, a=0.0, b=0.0, out=None)",
+                                               "x, and b where x <= a.");
+  m.def_kernel<map_with<hardshrink, hardshrink>>("hardshrink(x, a=0.0, b=0.0, out=None)",
+                                                 "x, and 0 where |x| <= a.");
+  m.def_kernel<map_with<softshrink, softshrink>>("softshrink(x, a=0.0, b=0.0, out=None)",
+                                                 "x moved by a towards 0.");
+  m.def_kernel<map_with<leaky_relu, leaky_relu>>("leaky_relu(x, a=0.0, b=0.0, out=None)",
+                                                 "x, and a * x where x <= 0.");
+  m.def_kernel<map_with<sign, sign>>("sign(x, a=0.0, b=0.0, out=None)", "-1, 0 or 1; 0 for NaN.");
+  m.def_kernel<map_pair_with<huber, huber>>(
       "huber(x, y, a=0.0, b=0.0)", "z * z / 2 for z = |x - y| < a, else a * (z - a / 2); over b.");
-  m.def<map_pair_with<between, between>>("between(x, y, a=0.0, b=0.0)",
-                                         "x where a < y < b, else 0.");
-  m.def<map_pair_with<hardswish_backward, hardswish_backward>>(
+  m.def_kernel<map_pair_with<between, between>>("between(x, y, a=0.0, b=0.0)",
+                                                "x where a < y < b, else 0.");
+  m.def_kernel<map_pair_with<hardswish_backward, hardswish_backward>>(
       "hardswish_backward(x, y, a=0.0, b=0.0)", "x times the derivative of hardswish at y.");
-  m.def<map_pair_with<hardsigmoid_backward, hardsigmoid_backward>>(
+  m.def_kernel<map_pair_with<hardsigmoid_backward, hardsigmoid_backward>>(
       "hardsigmoid_backward(x, y, a=0.0, b=0.0)",
       "x times the derivative of hardsigmoid, from its result y.");
-  m.def<map_pair_with<softplus_backward, softplus_backward>>(
+  m.def_kernel<map_pair_with<softplus_backward, softplus_backward>>(
       "softplus_backward(x, y, a=0.0, b=0.0)", "x times the derivative of softplus at y.");
-  m.def<map_pair_with<threshold_backward, threshold_backward>>(
+  m.def_kernel<map_pair_with<threshold_backward, threshold_backward>>(
       "threshold_backward(x, y, a=0.0, b=0.0)", "x, and 0 where y <= a.");
-  m.def<map_pair_with<shrink_backward, shrink_backward>>("shrink_backward(x, y, a=0.0, b=0.0)",
-                                                         "x, and 0 where |y| <= a.");
-  m.def<map_pair_with<leaky_relu_backward, leaky_relu_backward>>(
+  m.def_kernel<map_pair_with<shrink_backward, shrink_backward>>(
+      "shrink_backward(x, y, a=0.0, b=0.0)", "x, and 0 where |y| <= a.");
+  m.def_kernel<map_pair_with<leaky_relu_backward, leaky_relu_backward>>(
       "leaky_relu_backward(x, y, a=0.0, b=0.0)", "x, and a * x where y <= 0.");
 }
 

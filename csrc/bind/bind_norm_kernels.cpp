@@ -260,30 +260,31 @@ py::tuple group_norm_backward(const py::object &g, const Array &input, const py:
 }  // namespace
 
 void bind_norm_kernels(Functions &m) {
-  m.def<layer_norm>("layer_norm(x, axes=1, weight=None, bias=None, eps=1e-05, out=None)",
-                    "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
-  m.def<layer_norm_stats>(
+  m.def_kernel<layer_norm>(
+      "layer_norm(x, axes=1, weight=None, bias=None, eps=1e-05, out=None)",
+      "Normalizes over the last `axes` axes, then scales by weight and adds bias.");
+  m.def_kernel<layer_norm_stats>(
       "layer_norm_stats(x, axes=1, weight=None, bias=None, eps=1e-05)",
       "layer_norm, and the mean and 1 / sqrt(var + eps) of each row: (out, mean, rstd).");
-  m.def<layer_norm_backward>(
+  m.def_kernel<layer_norm_backward>(
       "layer_norm_backward(g, x, mean, rstd, axes=1, weight=None, wanted=(True, True, True))",
       "Gradients (dx, dweight, dbias) of layer_norm; None for those not wanted.");
-  m.def<batch_norm>(
+  m.def_kernel<batch_norm>(
       "batch_norm(x, weight=None, bias=None, eps=1e-05)",
       "Normalizes each channel of (N, C, ...) by its own statistics: (out, mean, var, rstd); var "
       "is biased.");
-  m.def<batch_norm_inference>(
+  m.def_kernel<batch_norm_inference>(
       "batch_norm_inference(x, mean, var, weight=None, bias=None, eps=1e-05)",
       "Normalizes each channel of (N, C, ...) by the given statistics: (out, rstd).");
-  m.def<batch_norm_backward>(
+  m.def_kernel<batch_norm_backward>(
       "batch_norm_backward(g, x, mean, rstd, weight=None, training=True, wanted=(True, True, "
       "True))",
       "Gradients (dx, dweight, dbias) of batch_norm; None for those not wanted.");
-  m.def<group_norm>(
+  m.def_kernel<group_norm>(
       "group_norm(x, groups, weight=None, bias=None, eps=1e-05)",
       "Normalizes groups of the channels of each image of (N, C, ...): (out, mean, rstd), "
       "statistics (N, groups).");
-  m.def<group_norm_backward>(
+  m.def_kernel<group_norm_backward>(
       "group_norm_backward(g, x, mean, rstd, weight=None, wanted=(True, True, True))",
       "Gradients (dx, dweight, dbias) of group_norm; None for those not wanted.");
 }

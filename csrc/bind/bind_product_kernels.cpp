@@ -196,10 +196,10 @@ py::object matmul(const py::object &first, const py::object &second, const py::o
 }  // namespace
 
 void bind_product_kernels(Functions &m) {
-  m.def<has_wide_products>(
+  m.def_kernel<has_wide_products>(
       "has_wide_products()",
       "Does this machine have AVX2 or AVX-512, for which `convolution` and `matmul` are made?");
-  m.def<matmul>(
+  m.def_kernel<matmul>(
       "matmul(a, b, bias=None, out=None)",
       "NumPy's matmul of float32 or float64 matrices, and bias[j] added to column j. None "
       "where NumPy is to be asked: other dtypes and layouts, fewer than two axes, "

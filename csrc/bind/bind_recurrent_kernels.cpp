@@ -125,21 +125,21 @@ py::tuple gru_cell_backward(const py::object &dh, const py::object &gates,
 }  // namespace
 
 void bind_recurrent_kernels(Functions &m) {
-  m.def<lstm_cell>(
+  m.def_kernel<lstm_cell>(
       "lstm_cell(from_input, from_hidden, c_before, out=(None, None, None))",
       "One step from the two parts of the gates (batch, 4 * size; input, forget, cell, output): "
       "(h, c, gates). Of the "
       "arrays in out, gates may be from_input.");
-  m.def<lstm_cell_backward>(
+  m.def_kernel<lstm_cell_backward>(
       "lstm_cell_backward(dh, dc, gates, c_before, c)",
       "Gradients (of both parts of the gates, of c_before); dh or dc may be None.");
-  m.def<gru_cell>(
+  m.def_kernel<gru_cell>(
       "gru_cell(from_input, from_hidden, h_before, out=(None, None))",
       "One step from the two parts of the gates (batch, 3 * size; reset, update, new): (h, "
       "gates). Of the arrays in "
       "out, gates may be from_input.");
-  m.def<gru_cell_backward>("gru_cell_backward(dh, gates, from_hidden, h_before)",
-                           "Gradients (of from_input, of from_hidden, of h_before).");
+  m.def_kernel<gru_cell_backward>("gru_cell_backward(dh, gates, from_hidden, h_before)",
+                                  "Gradients (of from_input, of from_hidden, of h_before).");
 }
 
 }  // namespace modtree

@@ -323,18 +323,19 @@ py::object ctc(const Array &input, const py::object &labels, const py::object &s
 }  // namespace
 
 void bind_sample_kernels(Functions &m) {
-  m.def<grid_sample>(
+  m.def_kernel<grid_sample>(
       "grid_sample(x, grid, mode, padding, align)",
       "Images or volumes (batch, channels, ...) read at the places of a grid (batch, ..., axes).");
-  m.def<grid_sample_backward>(
+  m.def_kernel<grid_sample_backward>(
       "grid_sample_backward(g, x, grid, mode, padding, align, for_input=True, for_grid=True)",
       "Gradients of x and grid; None for one that is not wanted.");
-  m.def<distance>(
+  m.def_kernel<distance>(
       "distance(x, yt, p)",
       "p-norm distances of the rows of x (batch, rows, width) to the columns of yt (batch, width, "
       "columns).");
-  m.def<distance_backward>("distance_backward(g, distances, x, yt, p)", "Gradients of x and yt.");
-  m.def<ctc>(
+  m.def_kernel<distance_backward>("distance_backward(g, distances, x, yt, p)",
+                                  "Gradients of x and yt.");
+  m.def_kernel<ctc>(
       "ctc(log_probs, labels, starts, lengths, used, blank, g=None)",
       "The loss of each sample; with its gradient g also the gradient of the log probabilities.");
 }

@@ -345,31 +345,33 @@ py::object depthwise_weight(const Array &input, const Array &windows, const Pair
 }  // namespace
 
 void bind_window_kernels(Functions &m) {
-  m.def<max_pool>(
+  m.def_kernel<max_pool>(
       "max_pool(x, kernel, stride=None, padding=(0, 0), dilation=(1, 1), output=None)",
       "Maxima of windows over the last two axes, and their places in the image: (out, indices).");
-  m.def<max_pool_backward>("max_pool_backward(g, indices, size)",
-                           "Adds g at `indices` of images of the given (height, width).");
-  m.def<im2col>("im2col(x, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None, "
-                "batch_last=False, out=None)",
-                "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * "
-                "windows) with batch_last.");
-  m.def<col2im>("col2im(columns, shape, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
-                "output=None, batch_last=False, out=None)",
-                "Sums columns of im2col into images of the given shape (N, C, H, W).");
-  m.def<convolution>(
+  m.def_kernel<max_pool_backward>("max_pool_backward(g, indices, size)",
+                                  "Adds g at `indices` of images of the given (height, width).");
+  m.def_kernel<im2col>(
+      "im2col(x, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None, "
+      "batch_last=False, out=None)",
+      "Windows of (N, C, H, W) as columns: (N, C * kernel, windows), or (C * kernel, N * "
+      "windows) with batch_last.");
+  m.def_kernel<col2im>(
+      "col2im(columns, shape, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1), "
+      "output=None, batch_last=False, out=None)",
+      "Sums columns of im2col into images of the given shape (N, C, H, W).");
+  m.def_kernel<convolution>(
       "convolution(x, weight, bias=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, "
       "output=None)",
       "Convolves (N, C, H, W) with a weight (O, C / groups, height, width): (N, O, windows).");
-  m.def<depthwise>(
+  m.def_kernel<depthwise>(
       "depthwise(x, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1), output=None)",
       "Convolves each channel of (N, G, H, W) by itself, with a weight (O, 1, height, width): "
       "(N, O, windows).");
-  m.def<depthwise_transposed>(
+  m.def_kernel<depthwise_transposed>(
       "depthwise_transposed(y, weight, shape, stride=(1, 1), padding=(0, 0), dilation=(1, 1))",
       "The gradient of depthwise's images, of the given shape (N, G, H, W), from that of its "
       "result.");
-  m.def<depthwise_weight>(
+  m.def_kernel<depthwise_weight>(
       "depthwise_weight(x, y, kernel, stride=(1, 1), padding=(0, 0), dilation=(1, 1))",
       "The gradient of depthwise's weight (O, 1, height, width) from its images and the gradient "
       "of its result.");

@@ -237,13 +237,19 @@ private:
   }
 };
 
+// What stands in the place of NativeSection where a function reads and writes nothing but its
+// arguments: then several threads may run it at the same time.
+struct NoSection {
+  NoSection() {}
+};
+
 // What CPython calls, with the function that stands behind it.
-template <auto kFunction>
+template <auto kFunction, class Section>
 struct Bound {
   static inline const BoundFunction *function = nullptr;
 
   static PyObject *entry(PyObject *, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    const NativeSection in_section;
+    const Section in_section;
     return call_bound(*function, &call, args, count, keywords);
   }
 
@@ -262,14 +268,24 @@ public:
   // keyword only. A function with *args or **kwargs takes nothing else, as a tuple or a dict.
   template <auto kFunction>
   void def(const char *signature, const char *doc) {
-    Bound<kFunction>::function =
-        add(signature, doc, FunctionOf<decltype(kFunction)>::types(), &Bound<kFunction>::entry);
+    define<kFunction, NativeSection>(signature, doc);
+  }
+  // The same for a kernel.
+  template <auto kFunction>
+  void def_kernel(const char *signature, const char *doc) {
+    define<kFunction, NoSection>(signature, doc);
   }
 
   py::handle module() const { return module_; }
 
 private:
   using Entry = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
+
+  template <auto kFunction, class Section>
+  void define(const char *signature, const char *doc) {
+    using Made = Bound<kFunction, Section>;
+    Made::function = add(signature, doc, FunctionOf<decltype(kFunction)>::types(), &Made::entry);
+  }
 
   const BoundFunction *add(const char *signature, const char *doc,
                            const std::vector<ParameterType> &types, Entry entry);

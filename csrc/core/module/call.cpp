@@ -263,8 +263,8 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
     return call_by_plan(call, self_obj, args, flagged_count, names_of_keywords);
   }
   note_foreign_call(as_module(self_obj));
-  if constexpr (kRunsWithoutGil) {
-    return call_with_first(forward, self_obj, args, flagged_count, names_of_keywords);
+  if (kRunsWithoutGil && !names_of_keywords) {
+    return call_with_first(forward, self_obj, args, flagged_count, nullptr);
   }
   // Owned: a patch of the class during the call must not free the function that runs.
   Py_INCREF(forward);

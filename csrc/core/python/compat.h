@@ -14,6 +14,7 @@ namespace modtree {
 // type_lookup() for who holds the type, and owns the value at once.
 inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
 #ifdef Py_GIL_DISABLED
+  NativeSection::let_others_in();
   return borrow_owned(_PyType_LookupRef(type, name));
 #else
   return _PyType_Lookup(type, name);
@@ -26,6 +27,7 @@ inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
 inline pybind11::object type_lookup(PyTypeObject *type, PyObject *name) {
   Py_INCREF(type);
 #ifdef Py_GIL_DISABLED
+  NativeSection::let_others_in();
   auto found = pybind11::reinterpret_steal<pybind11::object>(_PyType_LookupRef(type, name));
 #else
   auto found = pybind11::reinterpret_borrow<pybind11::object>(borrowed_type_lookup(type, name));
@@ -96,8 +98,10 @@ inline PyObject *dict_get(PyObject *dict, PyObject *key) {
 #ifdef Py_GIL_DISABLED
   // Waiting for the dict leaves the section, and then it may be replaced where it is kept.
   const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  NativeSection::let_others_in();
   PyObject *value = nullptr;
   PyDict_GetItemRef(dict, key, &value);
+  NativeSection::let_others_in();
   return borrow_owned(value);
 #else
   return PyDict_GetItemWithError(dict, key);
@@ -108,6 +112,7 @@ inline PyObject *dict_get(PyObject *dict, PyObject *key) {
 inline bool dict_next_item(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value) {
 #ifdef Py_GIL_DISABLED
   const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  NativeSection::let_others_in();
   PyObject *next_key = nullptr, *next_value = nullptr;
   bool found;
   Py_BEGIN_CRITICAL_SECTION(dict);
@@ -115,6 +120,7 @@ inline bool dict_next_item(PyObject *dict, Py_ssize_t *position, PyObject **key,
   Py_XINCREF(next_key);
   Py_XINCREF(next_value);
   Py_END_CRITICAL_SECTION();
+  NativeSection::let_others_in();
   borrow_owned(next_key);
   borrow_owned(next_value);
   if (key) {
@@ -151,10 +157,12 @@ inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
 #ifdef Py_GIL_DISABLED
   const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
+  NativeSection::let_others_in();
   PyObject *value = nullptr;
   if (PyDict_GetItemRef(dict, key, &value) < 0) {
     PyErr_Clear();  // as below
   }
+  NativeSection::let_others_in();
   return borrow_owned(value);
 #else
   // That code may replace the dict where it is kept.
@@ -255,7 +263,8 @@ inline void share_by_try(PyObject *object) {
 // leave_to_collector() makes it the collector's to free an object to which borrowed pointers lead,
 // and whose count would be written by several threads. Without the GIL the collector waits for a
 // thread that runs native code, until that calls Python code or waits for something; a function
-// that is called is held by its frame then. Nothing with the GIL.
+// that is called is held by its frame then, though not yet while names of keywords are compared.
+// Nothing with the GIL.
 #if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
 constexpr bool kRunsWithoutGil = true;
 inline void leave_to_collector(PyObject *object) {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "python/release_later.h"
@@ -45,8 +46,7 @@ class NativeSection {
 public:
   NativeSection() : mark_(innermost_ ? borrowed_.size() : 0) {
     if (is_left()) {
-      PyCriticalSection_Begin(&section_, native_section_object);
-      reads_before_ = Reading::begin();
+      enter();
       outer_ = innermost_;
       innermost_ = this;
       entered_ = true;
@@ -79,8 +79,32 @@ public:
     return owned;
   }
 
+  // Where CPython may let other threads in while it looks into a dict or a class. A build with
+  // MODTREE_FORCE_WAITS always does, for tests of what has to hold across such a wait.
+  static void let_others_in() {
+#ifdef MODTREE_FORCE_WAITS
+    if (!is_left()) {
+      PyCriticalSection_End(&innermost_->section_);
+      std::this_thread::yield();
+      PyCriticalSection_Begin(&innermost_->section_, native_section_object);
+    }
+#endif
+  }
+
 private:
   friend class OutsideNativeSection;
+
+  void enter() {
+    // Who holds the lock mostly gives it back within a microsecond, and the mutex itself would soon
+    // put this thread to sleep, which takes several.
+    constexpr int kTries = 20;
+    const std::uint8_t *bits = &native_section_object->ob_mutex._bits;
+    for (int i = 0; i < kTries && (_Py_atomic_load_uint8_relaxed(bits) & 1) != 0; ++i) {
+      std::this_thread::yield();
+    }
+    PyCriticalSection_Begin(&section_, native_section_object);
+    reads_before_ = Reading::begin();
+  }
 
   void leave() {
     Reading::end(reads_before_);
@@ -126,8 +150,7 @@ public:
 
   ~OutsideNativeSection() {
     if (left_) {
-      PyCriticalSection_Begin(&left_->section_, native_section_object);
-      left_->reads_before_ = Reading::begin();
+      left_->enter();
     }
   }
 

@@ -33,9 +33,8 @@ public:
     Record &record = own();
     const Moment before = record.since.load(std::memory_order_relaxed);
     if (before == 0) {
-      // Before all reads that follow, in the order that release_later() sees.
-      record.since.store(now_.load(), std::memory_order_seq_cst);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
+      // Before all reads by load_cell() that follow, in the order that oldest() sees.
+      record.since.store(now_.load());
     }
     return before;
   }

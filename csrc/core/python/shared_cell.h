@@ -13,7 +13,7 @@ namespace modtree {
 
 template <class T>
 T *load_cell(T *const *cell) {
-  return static_cast<T *>(_Py_atomic_load_ptr_acquire(cell));
+  return static_cast<T *>(_Py_atomic_load_ptr(cell));
 }
 // Returns what stood in the cell.
 template <class T>

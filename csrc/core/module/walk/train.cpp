@@ -52,9 +52,10 @@ bool has_plain_flags(const ModuleState &state) {
 // Does setting the mode of a module with a plain class only replace one bool by another?
 bool has_plain_state(PyObject *module) {
   ModuleState &state = as_module(module)->state;
-  return (state.training == Py_True || state.training == Py_False) &&
-         (has_plain_flags(state) ||
-          (state.initialized && !may_override(as_module(module)) && note_lacks_training(state)));
+  const auto is_simple = [&] { return state.initialized && !may_override(as_module(module)); };
+  // Asked again: without the GIL others may change the module while its registries are looked at.
+  return (has_plain_flags(state) || (is_simple() && note_lacks_training(state) && is_simple())) &&
+         (state.training == Py_True || state.training == Py_False);
 }
 
 // The registry of children of a module with a plain state; null when it is empty.
