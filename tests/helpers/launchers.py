@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 from typing import NamedTuple
@@ -53,8 +54,8 @@ def make_environment(folder: Path) -> Path:
         pytest.skip("needs modtree's extension in its package")
     venv.create(folder, symlinks=True)
     make_command(folder / "bin", str(folder / "bin" / "python"))
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    packages = folder / "lib" / version / "site-packages"
+    places = {"base": str(folder), "platbase": str(folder)}
+    packages = Path(sysconfig.get_path("purelib", vars=places))
     beside = Path(np.__file__).parents[1] / "numpy.libs"
     for needed in (package, Path(np.__file__).parent, *([beside] if beside.exists() else [])):
         (packages / needed.name).symlink_to(needed)

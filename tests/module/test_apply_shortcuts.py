@@ -11,6 +11,7 @@ import weakref
 from types import SimpleNamespace
 
 import pytest
+from helpers.free_threading import ends_at_once
 from helpers.support import leaf, parameter_type, raises, values
 
 
@@ -354,6 +355,7 @@ def test_zero_grad_finds_the_one_that_has_a_gradient(impl, place):
     assert not any(grads(r.net))
 
 
+@ends_at_once
 def test_zero_grad_when_the_end_of_a_gradient_changes_the_tree(impl):
     r = row(impl)
     grad = impl.lib.tensor([1.0])

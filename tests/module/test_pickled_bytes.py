@@ -11,6 +11,7 @@ import pickle
 from collections import OrderedDict
 
 import pytest
+from helpers.free_threading import counts_references
 from helpers.util import HOOK_TABLES, REGISTRIES, param, tensor
 
 
@@ -136,6 +137,7 @@ def test_a_loaded_module_takes_what_it_is_given(impl):
     assert new.seen == [(1,)] and [n for n, _ in new.named_parameters()] == ["a.inner.w"]
 
 
+@counts_references
 def test_the_first_call_forgets_empty_hook_tables(ours):
     """A loaded module is then called as fast as one that was made."""
 

@@ -13,6 +13,7 @@ import weakref
 from collections import OrderedDict
 
 import pytest
+from helpers.free_threading import FREE_THREADED
 from helpers.implementations import HAS_TORCH, implementation
 from helpers.support import raises
 from helpers.util import names, param, small_tree, tensor
@@ -72,7 +73,9 @@ def test_the_old_value_dies_after_the_new_one_is_in_place(impl):
 @pytest.mark.parametrize(
     "how", ["module", "none", "parameter", "delete", "direct", "rebind", "init"]
 )
-def test_a_dying_child_that_changes_its_parent(impl, change, how):
+def test_a_dying_child_that_changes_its_parent(request, impl, change, how):
+    if FREE_THREADED and request.node.callspec.id.endswith("parameter-write again"):
+        pytest.skip("the child ends after the call: then its name is a parameter's")
     m = impl.nn.Module()
     m.a, m.b = impl.nn.Module(), impl.nn.Module()
     m.c = dying_module(impl, lambda: change(m, impl))

@@ -14,6 +14,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from helpers.free_threading import collects_in_allocations
 from helpers.support import raises
 from helpers.util import param, tensor
 
@@ -314,6 +315,7 @@ def test_walks_inside_the_walk(impl):
         assert len(state) == state["body.c3._extra_state"] == 12
 
 
+@collects_in_allocations
 def test_the_collector_runs_walks(ours):
     """A walk allocates; what the collector runs then may take state dicts, and change the tree."""
     root = net(ours, 40)

@@ -11,6 +11,7 @@ import pickle
 import random
 
 import pytest
+from helpers.free_threading import collects_in_allocations, ends_at_once
 from helpers.support import raises
 from helpers.util import param, tensor
 
@@ -172,6 +173,7 @@ def test_a_name_that_a_class_hides(impl):
     assert_train_fails(m)
 
 
+@collects_in_allocations
 @pytest.mark.parametrize("registry", REGISTRIES)
 def test_a_registry_that_the_collector_hands_out(ours, registry):
     """Nothing says so to the module: its mode is set as if the entry were not there, until the
@@ -325,6 +327,7 @@ def test_a_tree_longer_than_what_is_remembered_of_it(ours):
         assert {m.training for m in root.modules()} == {mode}
 
 
+@ends_at_once
 def test_modes_that_are_no_bool(impl):
     dead = []
 

@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.free_threading import counts_references
 
 import modtree as mt
 from modtree import nn
@@ -76,6 +77,7 @@ def test_weak_references_do_not_come_back():
     assert all(weakref.getweakrefcount(o) == 0 for o in others)
 
 
+@counts_references
 def test_the_class_is_counted():
     before = sys.getrefcount(mt.Tensor)
     held = [mt.ones(2) for _ in range(1000)]
