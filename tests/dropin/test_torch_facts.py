@@ -53,6 +53,10 @@ class Module:
 CHANGES = {
     "ordered_registries": ("= {}", "= OrderedDict()"),  # in the other direction
     "buffer_class": ("self._buffers[name] = value", "self.register_buffer(name, value)"),
+    "patches_take_persistent": (
+        "self._buffers[name] = value",
+        "getattr(self.register_buffer, '__func__', None) is Module.register_buffer",
+    ),
     "state_dict_post_hooks": ("hook(self) for", "getattr(hook, '_from_public_api') for"),
     "swaps_fake": ("return compute(fn)", "FakeTensor = 1; return compute(fn), FakeTensor"),
     "keeps_data_of_fake": (
@@ -64,6 +68,10 @@ CHANGES = {
     "warns_at_caller": ('a module")', 'a module", stacklevel=2)'),
     "modules_may_repeat": ("modules(self):", "modules(self, remove_duplicate=True):"),
 }
+
+
+#: What else is found with one, as it was built on that.
+ALSO = {"keeps_data_of_fake": {"swaps_fake"}, "patches_take_persistent": {"buffer_class"}}
 
 
 def file_of(source):
@@ -88,8 +96,7 @@ def test_each_fact_is_found(name):
     old, new = CHANGES[name]
     assert old in OLD
     found = found_in(OLD.replace(old, new))
-    also = {"swaps_fake"} if name == "keeps_data_of_fake" else set()
-    expected = {name, "ordered_registries"} | also
+    expected = {name, "ordered_registries"} | ALSO.get(name, set())
     assert {fact for fact, value in found.items() if value} == expected
 
 
@@ -209,6 +216,24 @@ def test_no_buffer_class(with_facts):
     assert list(m._buffers) == ["b"]
     with pytest.raises(TypeError, match=r"\(torch.Tensor or None expected\)"):
         m.b = 3
+
+
+def test_a_patch_of_register_buffer_is_asked_for_persistent(with_facts, monkeypatch):
+    original, calls = modtree.nn.Module.register_buffer, []
+
+    def patched(self, *args):
+        calls.append(args[2:])
+        return original(self, *args)
+
+    monkeypatch.setattr(modtree.nn.Module, "register_buffer", patched)
+    m = modtree.nn.Module()
+    with_facts(patches_take_persistent=False)
+    with pytest.raises(RuntimeError, match="Registering a non-persistent buffer"):
+        m.b = torch.nn.Buffer(torch.ones(1), persistent=False)
+    m.b = torch.nn.Buffer(torch.ones(1))
+    with_facts()
+    m.c = torch.nn.Buffer(torch.ones(1), persistent=False)
+    assert calls == [(), (False,)]
 
 
 def test_no_state_dict_post_hooks(with_facts):

@@ -301,6 +301,7 @@ void set_torch_facts(const py::dict &facts, py::handle warning) {
       {"modules_may_repeat", &found.modules_may_repeat},
       {"tensor_like_buffers", &found.tensor_like_buffers},
       {"buffer_class", &found.buffer_class},
+      {"patches_take_persistent", &found.patches_take_persistent},
       {"state_dict_post_hooks", &found.state_dict_post_hooks},
       {"scalars_from_one", &found.scalars_from_one},
   };

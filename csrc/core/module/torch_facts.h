@@ -18,6 +18,9 @@ struct TorchFacts {
   bool tensor_like_buffers = true;
   // There is torch.nn.Buffer, and an assignment to a buffer is a call of `register_buffer`.
   bool buffer_class = true;
+  // An assignment gives `persistent` to a `register_buffer` that was put on Module itself;
+  // otherwise it looks for it in the signature, as it does for a subclass.
+  bool patches_take_persistent = true;
   // Hooks of `register_state_dict_post_hook` must return None.
   bool state_dict_post_hooks = true;
   // A tensor without dimensions takes one of a single dimension only where that has one element;

@@ -127,6 +127,9 @@ FACTS = (
     Fact("state_dict_post_hooks", "2.5", True, _in("state_dict", "_from_public_api"), True),
     # `torch.utils.swap_tensors` works under no_grad() for what has a node on the graph.
     Fact("swaps_without_grad", "2.5", True, _finds_nodes_without_grad, False),
+    # An assignment gives `persistent` to a patch of Module's `register_buffer` whatever parameters
+    # that has: the bound method's `__func__` is Module's function, the method itself never.
+    Fact("patches_take_persistent", "2.8", True, _in("__setattr__", "__func__"), True),
     # `Module._apply` exchanges the contents of FakeTensors, ...
     Fact("swaps_fake", "2.8", True, _in("_apply", "FakeTensor"), False),
     # ... and gives no tensor the data of one.

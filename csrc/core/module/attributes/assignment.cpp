@@ -234,10 +234,10 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   return 0;
 }
 
-// Does a register_buffer that is not ours take `persistent`, as a patch of Module's does whatever
-// its signature says? -1 on error.
+// 1 if a register_buffer that is not ours takes `persistent`. A patch of Module's does whatever its
+// signature says, in most torches. -1 on error.
 int takes_persistent(const py::object &method) {
-  if (PyMethod_Check(method.ptr()) &&
+  if (torch_facts.patches_take_persistent && PyMethod_Check(method.ptr()) &&
       is_of_module_class(PyMethod_GET_FUNCTION(method.ptr()), Virtual::register_buffer)) {
     return 1;
   }
