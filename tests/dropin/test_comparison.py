@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ from helpers.dropin_programs import (
     started,
 )
 
-TOOL = Path(__file__).parents[2] / "tools" / "ecosystem"
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "ecosystem"
+VERSIONS = ROOT / "tools" / "torch_versions"
 
 
 def outcome(native: bool, error: str = "", **facts) -> Outcome:
@@ -102,3 +105,17 @@ def test_the_tool_names_the_programs_there_are():
     )
     assert done.returncode == 1
     assert "'unheard_of'" in done.stderr and "torch_compile" in done.stderr
+
+
+@pytest.mark.skipif(not VERSIONS.is_file(), reason="needs the source tree")
+def test_a_run_on_one_version_keeps_the_others_of_the_table():
+    tool = runpy.run_path(str(VERSIONS))
+    page = ROOT / "docs" / "dropin.md"
+    known = tool["results_of"](page)
+    assert tool["markdown"](known) in page.read_text()
+    first, *others = known
+    new = {f"{first}+cu121": {"torch_fx": "different"}, "2.99.0": {"torch_jit": "equal"}}
+    table = tool["combined"](known, new)
+    assert table[first] == {**known[first], "torch_fx": "different"}
+    assert [table[version] for version in others] == [known[version] for version in others]
+    assert tool["markdown"](table).splitlines()[0].endswith("| 2.99.0 |")
