@@ -65,6 +65,27 @@ def test_a_program_that_ends_the_same_way_on_both_sides_is_not_different():
     assert result_of(outcome(False, plain), outcome(True, dropin))[0] == "plain torch fails too"
     assert result_of(outcome(False, plain), outcome(True, "Signal 11"))[0] == "different"
     assert result_of(outcome(False, a=1), outcome(True, a=1)) == ("equal", [])
+    hint = "torch.distributed.elastic.ChildFailedError: \n  To enable traceback see: ...\n"
+    plain = f"[rank1]: KeyError: 3\n[rank0]: ValueError: closed\n{hint}"
+    assert result_of(outcome(False, plain), outcome(True, f"KeyError: 3\n{hint}"))[0] == "different"
+    assert result_of(outcome(False, plain), outcome(True, plain)) == (
+        "plain torch fails too",
+        ["both: [rank0]: KeyError: 0"],
+    )
+
+
+def test_what_varies_on_plain_torch_is_not_different():
+    plain, dropin = outcome(False, a=1, b=[1]), outcome(True, a=2, b=[1])
+    assert result_of(plain, dropin, outcome(False, a=3, b=[1])) == ("equal (1 varied)", [])
+    line = "/process 0/a: 1 | 2"
+    assert result_of(plain, dropin, outcome(False, a=1, b=[2])) == ("different", [line])
+    dropin = outcome(True, a=1, b=[2])
+    assert result_of(plain, dropin, outcome(False, a=1, b=[1, 2]))[0] == "equal (1 varied)"
+    # A plain run that fails, and one that does not.
+    again = outcome(False, "KeyError: 3")
+    assert result_of(again, outcome(True, "KeyError: 5"), plain)[0] == "plain torch fails too"
+    assert result_of(again, outcome(True, "exit status 1"), plain)[0] == "different"
+    assert result_of(again, outcome(True, a=1, b=[1]), plain)[0] == "equal"
 
 
 def test_every_program_is_run_and_belongs_to_a_library():

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,9 @@ SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+
+#: Characters of a failed program's output that are kept, of the end: torchrun says 3,000 itself.
+MOST_SAID = 12_000
 
 
 @dataclass
@@ -188,7 +191,7 @@ def run(
         except subprocess.TimeoutExpired:
             code = None
     seconds = time.perf_counter() - begin
-    said = output.read_text(errors="replace")[-4000:]
+    said = output.read_text(errors="replace")[-MOST_SAID:]
     if code is None:
         return Outcome({}, False, seconds, f"ended after {timeout:.0f} s\n{said}")
     if code:
@@ -200,8 +203,8 @@ def run(
     return Outcome(facts, all(report["native"] for report in reports), seconds)
 
 
-def differences(left: Any, right: Any, path: str = "") -> list[str]:
-    """Where two reports differ, as lines ``path: this | that``."""
+def differing(left: Any, right: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """Where two reports differ, and what each has there."""
     if isinstance(left, dict) and isinstance(right, dict):
         keys = [*left, *(k for k in right if k not in left)]
         pairs = [(k, left.get(k, "(absent)"), right.get(k, "(absent)")) for k in keys]
@@ -209,17 +212,34 @@ def differences(left: Any, right: Any, path: str = "") -> list[str]:
         pairs = [(i, a, b) for i, (a, b) in enumerate(zip(left, right, strict=True))]
     else:
         same = left == right and type(left) is type(right)
-        return [] if same else [f"{path}: {left} | {right}"]
-    return [line for k, a, b in pairs for line in differences(a, b, f"{path}/{k}")]
+        return {} if same else {path: (left, right)}
+    found = [differing(a, b, f"{path}/{k}") for k, a, b in pairs]
+    return {at: both for part in found for at, both in part.items()}
 
 
-def compared(plain: Outcome, other: Outcome, dropin: bool = True) -> list[str]:
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """The same as lines ``path: this | that``."""
+    return _lines(differing(left, right, path))
+
+
+def _lines(found: dict[str, tuple[Any, Any]]) -> list[str]:
+    return [f"{path}: {left} | {right}" for path, (left, right) in found.items()]
+
+
+def _below(path: str, others: Collection[str]) -> bool:
+    return any(path == other or path.startswith(f"{other}/") for other in others)
+
+
+def compared(
+    plain: Outcome, other: Outcome, dropin: bool = True, varied: Collection[str] = ()
+) -> list[str]:
     """What is wrong with two runs that should have given the same; empty when nothing is.
 
     Args:
         plain: A run on torch as it is.
         other: The run to compare it with.
         dropin: Whether ``other`` has to have run on modtree's Module.
+        varied: Where they may differ.
     """
     wrong = [f"plain: {plain.error}"] if plain.error else []
     if other.error:
@@ -232,7 +252,8 @@ def compared(plain: Outcome, other: Outcome, dropin: bool = True) -> list[str]:
         wrong.append(f"the run under the drop-in had {'no ' * (not other.native)}modtree's Module")
     if not any(plain.facts.values()):
         wrong.append("the program reported nothing")
-    return wrong + differences(plain.facts, other.facts)
+    found = differing(plain.facts, other.facts)
+    return wrong + _lines({at: both for at, both in found.items() if not _below(at, varied)})
 
 
 def errors_in(facts: Any) -> int:
@@ -243,24 +264,38 @@ def errors_in(facts: Any) -> int:
     return 0
 
 
-def last_words(error: str) -> str:
-    """The last line that is not a rule, without what differs from run to run: numbers of processes
-    and addresses.
+def cause_of(error: str) -> str:
+    """The first error that the processes of the program said, else the last line that is not a
+    rule; without what differs from run to run: numbers of processes, addresses, stray bytes.
     """
     lines = [line for line in error.splitlines() if re.search(r"\w", line)]
-    return re.sub(r"\d+", "0", lines[-1]) if lines else ""
+    # torchrun's own error and hint follow those of the processes that it started.
+    said = [line for line in lines if re.match(r"(\[rank\d+\]: )?[\w.]+(Error|Exception)\b", line)]
+    of_processes = [line for line in said if "ChildFailedError" not in line]
+    line = (of_processes or lines[-1:] or [""])[0]
+    line = re.sub(r"(can't decode byte) .*", r"\1", line)
+    return re.sub(r"0x[0-9a-f]+|\d+", "0", line)
 
 
-def result_of(plain: Outcome, dropin: Outcome) -> tuple[str, list[str]]:
-    """What the table says, and the lines of what differs."""
-    last = [last_words(o.error) for o in (plain, dropin)]
-    if plain.error and last[0] == last[1]:
-        return "plain torch fails too", [f"both: {last[0]}"]
-    wrong = compared(plain, dropin)
+def result_of(plain: Outcome, dropin: Outcome, *again: Outcome) -> tuple[str, list[str]]:
+    """What the table says, and the lines of what differs.
+
+    Args:
+        plain: A run on torch as it is.
+        dropin: A run on modtree's Module.
+        *again: More runs on torch as it is. What differs among those says nothing of the drop-in.
+    """
+    cause = cause_of(dropin.error)
+    if any(cause_of(run.error) == cause for run in (plain, *again) if run.error):
+        return "plain torch fails too", [f"both: {cause}"]
+    first, *others = [run for run in (plain, *again) if not run.error] or [plain]
+    varied = {at for run in others for at in differing(first.facts, run.facts)}
+    wrong = compared(first, dropin, varied=varied)
     if wrong:
         return "different", wrong
-    parts = errors_in(plain.facts)
-    return f"equal ({parts} raised)" if parts else "equal", []
+    parts = errors_in(first.facts)
+    notes = [f"{parts} raised"] * bool(parts) + [f"{len(varied)} varied"] * bool(varied)
+    return f"equal ({', '.join(notes)})" if notes else "equal", []
 
 
 def write_between(page: Path, marks: tuple[str, str], text: str) -> None:
