@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "dropin" / "programs"
 
 #: Not programs: what they share, and one that takes arguments.
-SHARED = {"outcome", "exchange", "distributed_common"}
+SHARED = {"outcome", "exchange", "distributed_common", "distributed_names"}
 
 #: What a program needs beside torch, by the start of its name.
 LIBRARIES = {

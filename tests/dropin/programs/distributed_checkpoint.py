@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from distributed_common import Net, batches, in_group, mesh, steps
-from outcome import report, seed, state
+from distributed_names import fully_shard
+from outcome import part, report, seed, state
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.stateful import Stateful
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
@@ -54,35 +54,43 @@ def shared_folder() -> Path:
     return Path(str(names[0]))
 
 
+def there_and_back(kind: str, rank: int, place: Path) -> dict[str, Any]:
+    app = made(kind, 1)
+    losses = steps(app.model, batches(rank), app.optimizer)
+    dcp.save({"app": app}, checkpoint_id=str(place / kind))
+    other = made(kind, 2)
+    dcp.load({"app": other}, checkpoint_id=str(place / kind))
+    return {
+        "losses": losses,
+        "state": state(app.model),
+        "loaded": state(other.model),
+        "more": [steps(a.model, batches(rank), a.optimizer) for a in (app, other)],
+    }
+
+
+def crossed(place: Path) -> dict[str, Any]:
+    """What DDP saved goes into a sharded model."""
+    app = made("fsdp", 3)
+    dcp.load({"app": app}, checkpoint_id=str(place / "ddp"))
+    return state(app.model)
+
+
+def one_file(saved: Path) -> list[Any]:
+    whole = saved.parent / f"{saved.name}.pt"
+    dcp_to_torch_save(str(saved), str(whole))
+    net = Net()
+    entries = torch.load(whole, weights_only=False)["app"]["model"]
+    names = sorted(p.name for p in saved.iterdir())
+    return [str(net.load_state_dict(entries)), state(net), names, os.path.getsize(whole) > 0]
+
+
 def work(rank: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
     place = shared_folder()
-    for kind in ("fsdp", "ddp"):
-        app = made(kind, 1)
-        losses = steps(app.model, batches(rank), app.optimizer)
-        dcp.save({"app": app}, checkpoint_id=str(place / kind))
-        other = made(kind, 2)
-        dcp.load({"app": other}, checkpoint_id=str(place / kind))
-        facts[kind] = {
-            "losses": losses,
-            "state": state(app.model),
-            "loaded": state(other.model),
-            "more": [steps(a.model, batches(rank), a.optimizer) for a in (app, other)],
-        }
-    # What DDP saved goes into a sharded model, and what FSDP saved into one file.
-    crossed = made("fsdp", 3)
-    dcp.load({"app": crossed}, checkpoint_id=str(place / "ddp"))
-    facts["crossed"] = state(crossed.model)
+    facts = {kind: part(there_and_back, kind, rank, place) for kind in ("fsdp", "ddp")}
+    facts["crossed"] = part(crossed, place)
     if rank == 0:
-        dcp_to_torch_save(str(place / "fsdp"), str(place / "all.pt"))
-        whole = torch.load(place / "all.pt", weights_only=False)
-        net = Net()
-        facts["one file"] = [
-            str(net.load_state_dict(whole["app"]["model"])),
-            state(net),
-            sorted(p.name for p in (place / "fsdp").iterdir()),
-            os.path.getsize(place / "all.pt") > 0,
-        ]
+        saved = [path for path in (place / "fsdp", place / "ddp") if (path / ".metadata").exists()]
+        facts["one file"] = [part(one_file, path) for path in saved]
     dist.barrier()
     if rank == 0:
         shutil.rmtree(place)

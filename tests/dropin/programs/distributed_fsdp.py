@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from distributed_common import Net, batches, in_group, mesh, steps
-from outcome import report, seed, state, tree
+from distributed_names import FSDPModule, MixedPrecisionPolicy, fully_shard
+from outcome import part, report, seed, state, tree
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -16,13 +17,27 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_state_dict,
 )
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 
 def sharded(net: Net, **options: Any) -> Any:
     for block in net.blocks:
         fully_shard(block, **options)
     return fully_shard(net, **options)
+
+
+def untrained() -> dict[str, Any]:
+    """What fully_shard makes of the classes and the tree; nothing runs."""
+    seed(4)
+    model = sharded(Net(), mesh=mesh())
+    entries = get_model_state_dict(model)
+    return {
+        "tree": tree(model),
+        "bases": [[b.__name__ for b in type(m).__mro__] for m in model.modules()],
+        "parameters": [[n, type(p).__name__] for n, p in model.named_parameters()],
+        "state": state(model),
+        "loaded": str(model.load_state_dict(entries, assign=True)),
+        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
+    }
 
 
 def usual(rank: int) -> dict[str, Any]:
@@ -82,7 +97,11 @@ def on_meta(rank: int) -> dict[str, Any]:
 
 
 def work(rank: int) -> dict[str, Any]:
-    return {"usual": usual(rank), "on meta": on_meta(rank)}
+    return {
+        "untrained": part(untrained),
+        "usual": part(usual, rank),
+        "on meta": part(on_meta, rank),
+    }
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from distributed_common import Net, batches, in_group, mesh, steps
-from outcome import report, seed, state
+from distributed_names import Replicate, Shard, distribute_module, distribute_tensor
+from outcome import part, report, seed, state
 from torch import nn
-from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -86,7 +86,11 @@ def distributed() -> dict[str, Any]:
 
 
 def work(rank: int) -> dict[str, Any]:
-    return {"parallel": parallel(), "sequence": sequence(), "distributed": distributed()}
+    return {
+        "parallel": part(parallel),
+        "sequence": part(sequence),
+        "distributed": part(distributed),
+    }
 
 
 if __name__ == "__main__":
