@@ -118,6 +118,7 @@ LIES = [other_range, no_range, odd_range, beyond_its_size, more_than_asked, othe
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["safetensors", "pt"])
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 def test_a_server_that_lies_gives_an_error_that_names_the_address(
