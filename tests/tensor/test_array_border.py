@@ -15,6 +15,11 @@ import pytest
 import modtree as mt
 from modtree import _C, nn
 
+# NumPy 2.4 and 2.5 deprecate these ways to change an array in place.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Setting the (strides|shape|dtype) on a NumPy array:DeprecationWarning"
+)
+
 
 def _pickled_buffer(t):
     buffers = []
@@ -103,7 +108,6 @@ def _check_untouched(t):
         assert t.tolist() == [[2, 3, 4], [5, 6, 7]]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("change", _CHANGES, ids=lambda f: f.__name__.strip("_"))
 @pytest.mark.parametrize("way", _OUT)
 def test_a_tensor_keeps_its_shape_and_dtype_when_its_array_is_given_others(way, change):
