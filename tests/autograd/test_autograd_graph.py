@@ -207,6 +207,23 @@ def test_threads_share_leaves():
     assert not errors and values(x.grad) == [2400.0] * 3
 
 
+@pytest.mark.parametrize("size, times", [(3000, 1500), (300_000, 100)])
+def test_no_gradient_is_lost_where_threads_add_to_one(lib, size, times):
+    """NumPy lets other threads run while it adds up so many numbers."""
+    x = lib.ones(size, requires_grad=True)
+
+    def work():
+        for _ in range(times):
+            (x * 1.0).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert x.grad.min().item() == x.grad.max().item() == 4 * times
+
+
 def test_error_in_a_hook_leaves_the_graph(lib):
     x = lib.ones(1, requires_grad=True)
     y = x.exp()

@@ -402,9 +402,11 @@ private:
       Py_XDECREF(gradient);
       return 0;
     }
-    if (gradient != nullptr &&
-        accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
-      return -1;
+    if (gradient != nullptr) {
+      const GradientLock lock(as_tensor(leaf.ptr()));
+      if (accumulate_grad(as_tensor(leaf.ptr()), gradient, options_.create_graph) < 0) {
+        return -1;
+      }
     }
     if (run_post_accumulate_hooks(as_tensor(leaf.ptr())) < 0) {
       return -1;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "python/compat.h"
@@ -261,6 +262,37 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
     Py_DECREF(as_object(node));
   }
   return 0;
+}
+
+namespace {
+
+// Its address tells a thread from the others.
+thread_local char t_here;
+
+void let_others_run() {
+  PyThreadState *state = PyEval_SaveThread();
+  std::this_thread::yield();
+  PyEval_RestoreThread(state);
+}
+
+}  // namespace
+
+GradientLock::GradientLock(TensorObject *leaf) : extra_(leaf->extra) {
+  if (extra_->adding == &t_here) {
+    // By code of a finalizer that runs meanwhile.
+    extra_ = nullptr;
+    return;
+  }
+  while (extra_->adding != nullptr) {
+    let_others_run();
+  }
+  extra_->adding = &t_here;
+}
+
+GradientLock::~GradientLock() {
+  if (extra_ != nullptr) {
+    extra_->adding = nullptr;
+  }
 }
 
 void set_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr) {

@@ -11,6 +11,20 @@ struct LeafExtra {
   NodeObject *accumulator = nullptr;          // borrowed: the node owns the tensor
   PyObject *hooks = nullptr;                  // owned dict: hook(grad)
   PyObject *post_accumulate_hooks = nullptr;  // owned dict: hook(tensor)
+  const void *adding = nullptr;  // the thread that adds to its gradient, by GradientLock
+};
+
+// While one lives, no other thread adds to the gradient of the leaf, which has an accumulating
+// node: NumPy lets other threads run while it adds up large arrays.
+class GradientLock {
+public:
+  explicit GradientLock(TensorObject *leaf);
+  GradientLock(const GradientLock &) = delete;
+  GradientLock &operator=(const GradientLock &) = delete;
+  ~GradientLock();
+
+private:
+  LeafExtra *extra_;  // null: the thread has it already
 };
 
 // The node that made it: a new reference, null for a leaf. *error: it could not be found out, an
