@@ -121,3 +121,43 @@ def test_hooks_that_one_thread_adds_run_in_calls_of_another():
     module.__dict__  # noqa: B018  # its registries lie there from now on
     module.register_forward_hook(lambda module, args, output: output + 1)
     assert called_by_a_thread(module) == 2
+
+
+@without_gil
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_forked_child_lets_go_of_what_was_replaced():
+    """Also where a thread of the parent was in native code, which waits for a lock of a dict."""
+    code = """
+import os, sys, threading, weakref
+import modtree
+from modtree import nn
+
+class Name(str):
+    __hash__ = str.__hash__
+    def __eq__(self, other):
+        waits.set()
+        go_on.wait()
+        return str.__eq__(self, other)
+
+waits, go_on = threading.Event(), threading.Event()
+module = nn.Module()
+module.__dict__[Name("note")] = 1
+thread = threading.Thread(target=lambda: module.note, daemon=True)
+thread.start()
+waits.wait()
+child = os.fork()
+if child == 0:
+    tensor = modtree.ones(3, requires_grad=True)
+    tensor.grad = modtree.ones(3)
+    ended = weakref.ref(tensor.grad)
+    tensor.grad = None
+    os._exit(0 if ended() is None else 1)
+_, status = os.waitpid(child, 0)
+go_on.set()
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr

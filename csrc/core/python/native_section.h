@@ -40,6 +40,11 @@ inline void init_native_section() {
   if (!native_section_object) {
     throw pybind11::error_already_set();
   }
+#ifndef _WIN32
+  if (pthread_atfork(nullptr, nullptr, Reading::forget_others) != 0) {
+    throw std::bad_alloc();
+  }
+#endif
 }
 
 class NativeSection {

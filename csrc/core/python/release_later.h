@@ -17,6 +17,9 @@
 #include <limits>
 #include <new>
 #include <vector>
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 #endif
 
 namespace modtree {
@@ -52,6 +55,16 @@ public:
       }
     }
     return oldest;
+  }
+
+  // In a child of fork(), which has none of the other threads.
+  static void forget_others() {
+    for (Record *record = records_.load(); record; record = record->next) {
+      if (record != record_) {
+        record->since = 0;
+        record->is_taken = false;
+      }
+    }
   }
 
 private:

@@ -283,7 +283,9 @@ GradientLock::GradientLock(TensorObject *leaf) : extra_(leaf->extra) {
     extra_ = nullptr;
     return;
   }
-  while (extra_->adding != nullptr) {
+  // Seconds, and no longer: in a child of fork() the thread may not exist.
+  constexpr int kMostTries = 1'000'000;
+  for (int i = 0; extra_->adding != nullptr && i < kMostTries; ++i) {
     let_others_run();
   }
   extra_->adding = &t_here;
