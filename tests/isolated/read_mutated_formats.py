@@ -17,6 +17,7 @@ import resource
 import shutil
 import signal
 import sys
+import sysconfig
 import warnings
 from pathlib import Path
 
@@ -35,7 +36,9 @@ from modtree.files.checkpoint.reader import open_checkpoint  # noqa: E402
 from modtree.files.sources import patience  # noqa: E402
 
 ALARM = 120  # seconds, after which something does not end
-MEMORY = 192 << 20
+# Beyond what the process has. Without the GIL each thread has an allocator of its own, and one that
+# cannot have it never says that it has started.
+MEMORY = (1024 if sysconfig.get_config_var("Py_GIL_DISABLED") else 192) << 20
 REFUSED = (pickle.UnpicklingError, CheckpointError, FileNotFoundError, RecursionError)
 
 
