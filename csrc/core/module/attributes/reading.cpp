@@ -120,11 +120,15 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
       return value ? value : after_descriptor_error(self, name, reach);
     }
   }
-  if (PyObject *dict = self->dict) {
-    if (PyObject *value = dict_get_str(dict, name)) {
+  PyObject *dict;
+  do {
+    dict = self->dict;
+    PyObject *value = dict ? dict_get_str(dict, name) : nullptr;
+    if (value) {
       return Py_NewRef(value);
     }
-  }
+    // Another thread may have put its entries into a new one.
+  } while (kFreeThreaded && dict != self->dict);
   if (!self->state.exposed && self->state.initialized) {
     const SpecialName *special = find_special_name(name);
     if (special && special->slot >= 0) {
