@@ -121,14 +121,16 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
     }
   }
   PyObject *dict;
+  int tries = 0;
   do {
     dict = self->dict;
     PyObject *value = dict ? dict_get_str(dict, name) : nullptr;
     if (value) {
       return Py_NewRef(value);
     }
-    // Another thread may have put its entries into a new one.
-  } while (kFreeThreaded && dict != self->dict);
+    // Another thread may have put its entries into a new one. Not for ever: a name that is compared
+    // may do so each time.
+  } while (kFreeThreaded && ++tries < 3 && dict != self->dict);
   if (!self->state.exposed && self->state.initialized) {
     const SpecialName *special = find_special_name(name);
     if (special && special->slot >= 0) {
