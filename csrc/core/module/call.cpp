@@ -22,8 +22,8 @@ bool has_global_hooks() {
 
 #ifdef Py_GIL_DISABLED
 
-// Is there nothing on the module itself that a call would have to heed? Known without a lock: the
-// hooks are read first, as a module that is being exposed loses them last.
+// True if nothing on the module itself is to be heeded by a call. Takes no lock: the hooks are read
+// first, as a module that is being exposed loses them last.
 bool is_bare(const ModuleObject *module) {
   const ModuleState &state = module->state;
   return !load_cell(&state.hooks) && load_flag(&state.initialized) && !load_flag(&state.exposed) &&

@@ -258,14 +258,15 @@ inline void share_by_try(PyObject *object) {
 #endif
 }
 
-// May other threads run native code of ours where CPython waits for a lock of a dict or a class?
+// True if other threads may run native code of ours where CPython waits for a lock of a dict or a
+// class.
 #ifdef Py_GIL_DISABLED
 constexpr bool kFreeThreaded = true;
 #else
 constexpr bool kFreeThreaded = false;
 #endif
 
-// May the extension be used without the GIL? From 3.14 on, where there is one to be without.
+// kRunsWithoutGil: the extension leaves the GIL off, on a free-threaded CPython from 3.14 on.
 //
 // leave_to_collector() makes it the collector's to free an object to which borrowed pointers lead,
 // and whose count would be written by several threads. Without the GIL the collector waits for a

@@ -5,6 +5,7 @@
 
 #include <pybind11/pytypes.h>
 
+#include <cstdint>
 #include <utility>
 
 namespace modtree {
