@@ -57,6 +57,14 @@ bool is_by_identity(const TensorFamily &family, PyTypeObject *type) {
           type_lookup(type, names.eq).is(type_lookup(base, names.eq)));
 }
 
+// False where object's own attributes answer for `__class__`. Mocks with a spec have a property
+// there, and proxies a look-up of their own.
+bool may_claim_class(PyTypeObject *type) {
+  return !type_lookup(type, names.class_).is(type_lookup(&PyBaseObject_Type, names.class_)) ||
+         !type_lookup(type, names.getattribute)
+              .is(type_lookup(&PyBaseObject_Type, names.getattribute));
+}
+
 // Nothing is known where an error is set.
 TypeFacts ask_for_facts(PyTypeObject *type) {
   TypeFacts facts;
@@ -73,6 +81,7 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
       return facts;
     }
     facts.is_foreign_module = answer.is(py::handle(Py_True));
+    facts.may_claim_class = may_claim_class(type);
   } else {
     facts.family = native_family(found);
     facts.are_parameters = facts.family->are_parameters(type);
@@ -194,7 +203,7 @@ void register_family(PyTypeObject *type, TensorFamily *family) {
     known_families.push_back(family);
   }
   type_facts.store(type, looked_up_version(type),
-                   {family, family->are_parameters(type), false, true});
+                   {family, family->are_parameters(type), false, false, true});
 }
 
 int own_switch(ConversionSwitch which) {

@@ -220,6 +220,8 @@ struct TypeFacts {
   TensorFamily *family = nullptr;
   bool are_parameters = false;  // see TensorFamily::are_parameters()
   bool is_foreign_module = false;
+  // May `value.__class__` be another class than the value's own, as isinstance() believes it?
+  bool may_claim_class = false;
   // Of a tensor type: has it the hash and the comparison of the library's own tensors, so that a
   // set of its values is a set of addresses?
   bool by_identity = false;

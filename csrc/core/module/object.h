@@ -97,6 +97,13 @@ constexpr std::size_t kModuleHead =
 extern PyTypeObject *module_base_type;
 
 inline bool is_module(PyObject *value) { return PyObject_TypeCheck(value, module_base_type); }
+// isinstance(value, Module): also of a value whose `__class__` says so, as of a mock with a spec or
+// a proxy. It may run user code, and what it is true of may be no ModuleObject. -1 on error.
+inline int passes_for_module(PyObject *value) {
+  return is_module(value)
+             ? 1
+             : PyObject_IsInstance(value, reinterpret_cast<PyObject *>(module_base_type));
+}
 inline ModuleObject *as_module(PyObject *value) { return reinterpret_cast<ModuleObject *>(value); }
 inline PyObject *as_object(ModuleObject *module) { return reinterpret_cast<PyObject *>(module); }
 

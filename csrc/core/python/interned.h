@@ -35,6 +35,7 @@ namespace modtree {
   X(call_impl, "_call_impl")                                                                       \
   X(call_super_init, "call_super_init")                                                            \
   X(children, "children")                                                                          \
+  X(class_, "__class__")                                                                           \
   X(compiled_call_impl, "_compiled_call_impl")                                                     \
   X(copy, "__copy__")                                                                              \
   X(clone, "clone")                                                                                \

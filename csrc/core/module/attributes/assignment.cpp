@@ -348,8 +348,13 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
                      "cannot assign '%U' as parameter '%U' (torch.nn.Parameter or None expected)",
                      value, name);
   }
-  if (!family && class_info_of(value).is_module()) {
-    return assign_module(module, name, value);
+  if (!family) {
+    const int is_child = class_info_of(value).is_module() ? 1
+                         : facts.may_claim_class          ? passes_for_module(value)
+                                                          : 0;
+    if (is_child != 0) {
+      return is_child < 0 ? -1 : assign_module(module, name, value);
+    }
   }
   known = registry_contains(module, Slot::modules, name);
   if (known != 0) {

@@ -107,7 +107,11 @@ int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool
 }
 
 int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
-  if (child != Py_None && !is_module(child)) {
+  const int is_child = child == Py_None ? 1 : passes_for_module(child);
+  if (is_child < 0) {
+    return -1;
+  }
+  if (!is_child) {
     return slot_guard(-1, [&] {
       PyErr_Format(PyExc_TypeError, "%U is not a Module subclass", type_name(child).ptr());
       return -1;

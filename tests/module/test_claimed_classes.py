@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Children that isinstance() takes for modules: mocks with a spec, proxies."""
+
+from __future__ import annotations
+
+import weakref
+from unittest.mock import MagicMock, Mock, call, patch
+
+import pytest
+from helpers.support import raises
+from helpers.util import param
+
+
+def claiming(cls):
+    """A class whose values say that they are of ``cls``."""
+
+    class Claims:
+        __class__ = property(lambda self: cls)
+
+    return Claims
+
+
+def test_a_mock_with_a_spec_is_a_child(impl):
+    m = impl.nn.Module()
+    m.assigned = Mock(spec=impl.nn.Module)
+    m.add_module("added", MagicMock(spec=impl.nn.Linear))
+    assert list(m._modules) == ["assigned", "added"]
+    assert "assigned" not in m.__dict__
+    assert m.get_submodule("assigned") is m.assigned is m._modules["assigned"]
+
+
+def test_containers_take_mocks(impl):
+    mocks = [Mock(spec=impl.nn.Module) for _ in range(3)]
+    assert list(impl.nn.Sequential(impl.nn.ReLU(), *mocks)._modules) == ["0", "1", "2", "3"]
+    modules = impl.nn.ModuleList(mocks[:1])
+    modules.append(mocks[1])
+    modules.extend(mocks[2:])
+    assert list(modules._modules.values()) == mocks
+    assert impl.nn.ModuleDict({"a": mocks[0]})._modules == {"a": mocks[0]}
+
+
+def test_a_mock_replaces_a_child_for_a_while(impl):
+    m = impl.nn.Module()
+    m.child = child = impl.nn.ReLU()
+    stand_in = Mock(spec=impl.nn.Module, return_value="mocked")
+    with patch.object(m, "child", stand_in):
+        assert m._modules == {"child": stand_in}
+        assert m.child(1) == "mocked"
+    assert m._modules == {"child": child}
+
+
+def test_a_mock_without_a_spec_replaces_no_child(impl):
+    m = impl.nn.Module()
+    m.child = child = impl.nn.ReLU()
+    with raises(TypeError, "as child module 'child'"):
+        m.child = Mock()
+    with raises(TypeError, "Mock is not a Module subclass"):
+        m.add_module("other", Mock())
+    m.plain = Mock()
+    assert m._modules == {"child": child} and "plain" in m.__dict__
+
+
+def test_the_methods_of_a_mock_are_called(impl):
+    m = impl.nn.Module()
+    m.child = child = MagicMock(spec=impl.nn.Module)
+    child.named_modules.return_value = [("child.inner", impl.nn.ReLU())]
+    assert [name for name, _ in m.named_modules()] == ["", "child.inner"]
+    m.eval()
+    m.double()
+    m.apply(lambda _: None)
+    assert m.state_dict() == {}
+    assert child.train.call_args == call(False)
+    assert [getattr(child, n).call_count for n in ("_apply", "apply", "state_dict")] == [1, 1, 1]
+
+
+def test_a_proxy_is_a_child(impl):
+    m, child = impl.nn.Module(), impl.nn.Module()
+    m.child = proxy = weakref.proxy(child)
+    assert m._modules["child"] is proxy and "child" not in m.__dict__
+
+
+def test_a_proxy_of_what_is_gone_is_refused(impl):
+    m = impl.nn.Module()
+    proxy = weakref.proxy(impl.nn.Module())
+    with pytest.raises(ReferenceError):
+        m.child = proxy
+    with pytest.raises(ReferenceError):
+        m.add_module("child", proxy)
+    assert not m._modules and "child" not in m.__dict__
+
+
+def test_any_value_may_say_its_class(impl):
+    class Asked:
+        def __getattribute__(self, name):
+            return impl.nn.Linear if name == "__class__" else super().__getattribute__(name)
+
+    m = impl.nn.Module()
+    m.property = claiming(impl.nn.Module)()
+    m.asked = Asked()
+    m.other = claiming(int)()
+    m.none = claiming(None)()
+    assert list(m._modules) == ["property", "asked"]
+    assert m.__dict__["other"] == m.other
+
+
+def test_a_class_may_begin_to_say_another(impl):
+    class Value:
+        pass
+
+    m, value = impl.nn.Module(), Value()
+    m.value = value
+    assert m.__dict__["value"] is value
+    del m.value
+    Value.__getattribute__ = lambda self, name: (
+        impl.nn.Module if name == "__class__" else object.__getattribute__(self, name)
+    )
+    m.value = value
+    assert m._modules == {"value": value} and "value" not in m.__dict__
+
+
+def test_what_the_question_raises_is_raised(impl):
+    class Raises:
+        @property
+        def __class__(self):
+            raise RuntimeError("no class today")
+
+    m = impl.nn.Module()
+    m.child = child = impl.nn.ReLU()
+    for name in ("child", "other"):
+        with raises(RuntimeError, "no class today"):
+            setattr(m, name, Raises())
+        with raises(RuntimeError, "no class today"):
+            m.add_module(name, Raises())
+    assert m._modules == {"child": child} and "other" not in m.__dict__
+
+
+def test_the_question_may_change_the_module(impl):
+    m = impl.nn.Module()
+    m.old = impl.nn.ReLU()
+
+    class Changes:
+        @property
+        def __class__(self):
+            if m._modules.pop("old", None):
+                m._modules = {}
+                m.register_buffer("value", None)
+                m.flag = param(impl)
+            return impl.nn.Module
+
+    m.value = value = Changes()
+    assert m._modules == {"value": value} and "value" not in m._buffers
+    assert list(m._parameters) == ["flag"]
