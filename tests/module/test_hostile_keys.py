@@ -244,6 +244,24 @@ def test_clone_into_a_destination_with_odd_items(ours):
         m.state_dict(destination=Odd(), clone=True)
 
 
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("name", ["x", "__setattr__", "__delattr__", "__getattribute__"])
+def test_a_key_behind_module_that_takes_the_class_from_the_module(ours, name, use):
+    m = ours.nn.Module()
+    m.x = 1
+
+    def leave():
+        m.__class__ = ours.nn.Identity
+        gc.collect()
+
+    behind = type("Behind", (), {Key(name, leave): None})
+    m.__class__ = type("M", (ours.nn.Module, behind), {})
+    del behind
+    attempt(use, m, "x", ours)
+    m.__class__ = ours.nn.Identity
+    assert_usable(ours, m)
+
+
 def test_an_operation_whose_table_cannot_be_imported(monkeypatch):
     import modtree
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "module/attributes/plain_attributes.h"
+#include "module/bases_behind.h"
 #include "module/type.h"
 
 namespace modtree {
@@ -69,10 +70,12 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
         method == Virtual::get_extra_state || method == Virtual::set_extra_state;
     if (found.ptr() != own_attributes[index] && found.ptr() != adopted_attributes[index] &&
         !(is_extra_state && is_of_module_class(found.ptr(), method))) {
-      info.bits_ |= std::uint64_t{1} << i;
+      info.bits_ |= bit_of(method);
     }
   }
-  if (keeps_all_slots(type)) {
+  if (has_writes_behind(type)) {
+    info.bits_ |= bit_of(Virtual::setattr) | bit_of(Virtual::delattr);
+  } else if (keeps_all_slots(type)) {
     info.bits_ |= kKeepsSlots;
   }
   if (has_modules_dict(type)) {

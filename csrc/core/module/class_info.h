@@ -73,19 +73,20 @@ PyObject *virtual_name(Virtual method);  // borrowed, interned
 // travel in registers.
 class ClassInfo {
 public:
-  // Is the attribute of the class not Module's own?
-  bool overrides(Virtual method) const { return (bits_ >> static_cast<int>(method)) & 1; }
+  // Is the attribute of the class not Module's own, or a write of attributes one that ends in a
+  // class behind Module?
+  bool overrides(Virtual method) const { return bits_ & bit_of(method); }
   template <Virtual... methods>
   bool overrides_any() const {
-    return bits_ & (... | (std::uint64_t{1} << static_cast<int>(methods)));
+    return bits_ & (... | bit_of(methods));
   }
   // True if it inherits all that copy.deepcopy and pickle look up on a class and its instances.
   // What the dispatch tables of these hold for it is no fact of the class.
   bool inherits_copying() const { return bits_ & kInheritsCopying; }
   // Is `__dict__` of its instances what Module gives, not a property of the class?
   bool inherits_dict() const { return bits_ & kInheritsDict; }
-  // Has it no property or slot under the name of an internal attribute, to which Module.__init__
-  // would assign?
+  // Has it no property or slot under the name of an internal attribute, and no class that takes
+  // part in all writes, so that Module.__init__ need not assign them one by one?
   bool keeps_slots() const { return bits_ & kKeepsSlots; }
   // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
   bool identity_hash() const { return bits_ & kIdentityHash; }
@@ -98,6 +99,10 @@ public:
   static ClassInfo compute(PyTypeObject *type);
 
 private:
+  static constexpr std::uint64_t bit_of(Virtual method) {
+    return std::uint64_t{1} << static_cast<int>(method);
+  }
+
   static constexpr std::uint64_t kKeepsSlots = std::uint64_t{1} << 59;
   static constexpr std::uint64_t kInheritsDict = std::uint64_t{1} << 60;
   static constexpr std::uint64_t kInheritsCopying = std::uint64_t{1} << 61;

@@ -9,6 +9,7 @@
 #include "module/attributes/assignment.h"
 #include "module/attributes/plain_attributes.h"
 #include "module/attributes/reading.h"
+#include "module/bases_behind.h"
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/copy.h"
@@ -60,9 +61,30 @@ int calls_super_init(PyObject *self_obj) {
   return value ? PyObject_IsTrue(value.ptr()) : -1;
 }
 
+// After reset_state(): each of the 17 is assigned through the class behind Module that takes part
+// in that.
+int assign_through_next_class(ModuleObject *module) {
+  for (int i = 0; i < kSlotCount; ++i) {
+    if (delete_slot(module, static_cast<Slot>(i)) < 0) {
+      return -1;
+    }
+  }
+  for (int i = 0; i < kSlotCount; ++i) {
+    const Slot slot = static_cast<Slot>(i);
+    const auto value = py::reinterpret_steal<py::object>(default_value(slot));
+    if (!value || hand_write_on(module, slot_name(slot), value.ptr()) < 0) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
 // After reset_state(): what the class takes by a property or slot of its own is assigned to it, and
 // does not stand in `__dict__`.
 int assign_to_class(ModuleObject *module) {
+  if (hands_writes_on(Py_TYPE(module))) {
+    return assign_through_next_class(module);
+  }
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     py::object descriptor = type_lookup(Py_TYPE(module), slot_name(slot));
@@ -355,6 +377,9 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
   if (type->tp_getattro != module_tp_getattro ||
       (face_count &&
        (type->tp_call != module_tp_call || type->tp_setattro != module_tp_setattro))) {
+    if (bring_forward(type) < 0) {
+      return nullptr;
+    }
     take_native_slots(type);
   }
   if (is_reporting && note_new_instance(type) < 0) {

@@ -41,6 +41,23 @@ inline bool type_has(PyTypeObject *type, PyObject *name) {
   return static_cast<bool>(type_lookup(type, name));
 }
 
+// type.__mro__, whatever a metaclass has under that name; null on error. Without the GIL another
+// thread may assign to __bases__ meanwhile: there CPython's own descriptor reads it.
+inline pybind11::object mro_of(PyTypeObject *type) {
+#ifdef Py_GIL_DISABLED
+  const auto name =
+      pybind11::reinterpret_steal<pybind11::object>(PyUnicode_InternFromString("__mro__"));
+  const auto descriptor = name ? type_lookup(&PyType_Type, name.ptr()) : pybind11::object();
+  return descriptor ? pybind11::reinterpret_steal<pybind11::object>(
+                          Py_TYPE(descriptor.ptr())
+                              ->tp_descr_get(descriptor.ptr(), reinterpret_cast<PyObject *>(type),
+                                             reinterpret_cast<PyObject *>(&PyType_Type)))
+                    : pybind11::object();
+#else
+  return pybind11::reinterpret_borrow<pybind11::object>(type->tp_mro);
+#endif
+}
+
 // A state that a type was in: two types, or two states of one, never have the same. 0: the type has
 // no version at the moment, and nothing about it may be cached.
 #if PY_VERSION_HEX < 0x030B0000

@@ -13,6 +13,7 @@
 #include "module/attributes/registration.h"
 #include "module/attributes/registration_checks.h"
 #include "module/attributes/registry_edit.h"
+#include "module/bases_behind.h"
 #include "module/class_info.h"
 #include "module/foreign.h"
 #include "module/globals.h"
@@ -377,7 +378,7 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   if (kind == ValueKind::foreign_module && warn_of_foreign_child(module, name, value) < 0) {
     return -1;
   }
-  return assign_plain(module, name, value);
+  return write_plain(module, name, value);
 }
 
 // `del module.name` (BEHAVIOUR 2.9).
@@ -394,7 +395,8 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
       return slot == Slot::buffers ? discard_non_persistent(module, name) : 0;
     }
   }
-  return delete_plain(module, name);
+  return hands_writes_on(Py_TYPE(module)) ? hand_write_on(module, name, nullptr)
+                                          : delete_plain(module, name);
 }
 
 }  // namespace

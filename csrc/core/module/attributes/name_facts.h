@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "module/bases_behind.h"
 #include "module/object.h"
 
 namespace modtree {
@@ -47,13 +48,16 @@ private:
 
 extern MODTREE_PER_THREAD NameFacts name_facts;
 
-// Has the class nothing under the name, and is the name no special one?
+// Has the class nothing under the name, is the name no special one, and is a write of it Module's
+// alone?
 inline bool is_plain_name(PyTypeObject *type, PyObject *name) {
   const TypeVersion version = type_version(type);
   if (name_facts.find(version, name) == NameFacts::kPlain) {
     return true;
   }
-  if (type_has(type, name) || find_special_name(name)) {
+  // What the questions run may take the type from its object.
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  if (type_has(type, name) || find_special_name(name) || hands_writes_on(type)) {
     return false;
   }
   name_facts.learn(version, name);

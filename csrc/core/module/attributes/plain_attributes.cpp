@@ -85,6 +85,14 @@ void raise_no_attribute(PyObject *self_obj, PyObject *name) {
   }
 }
 
+int write_plain(ModuleObject *module, PyObject *name, PyObject *value) {
+  if (is_plain_name(Py_TYPE(module), name)) {
+    return set_in_dict(module, name, value);
+  }
+  return hands_writes_on(Py_TYPE(module)) ? hand_write_on(module, name, value)
+                                          : assign_plain(module, name, value);
+}
+
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
   if (is_plain_name(Py_TYPE(module), name)) {
     return set_in_dict(module, name, value);

@@ -12,6 +12,10 @@ namespace modtree {
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value);
 int delete_plain(ModuleObject *module, PyObject *name);
 
+// What Module.__setattr__ does with an attribute that no registry takes: the same, or what a class
+// behind Module makes of it.
+int write_plain(ModuleObject *module, PyObject *name, PyObject *value);
+
 // The data descriptor to use where the class of a module has `descriptor` under `name`. A plain
 // class in front of Module in the bases brings CPython's own `__dict__`, which knows nothing of the
 // 17 entries: Module's takes its place.

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Classes behind Module in the MRO: what they define that Module does not, and writes, which
+Module's own methods hand on with super().
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from helpers.support import raises
+from helpers.util import INTERNAL_KEYS, param, tensor
+
+
+def logging(log):
+    """A mixin that notes each write that reaches it."""
+
+    class Writes:
+        def __setattr__(self, name, value):
+            log.append(name)
+            super().__setattr__(name, value)
+
+        def __delattr__(self, name):
+            log.append(f"del {name}")
+            super().__delattr__(name)
+
+    return Writes
+
+
+def test_plain_writes_reach_the_next_class(impl):
+    log = []
+    m = type("M", (impl.nn.Module, logging(log)), {})()
+    assert tuple(log) == tuple(m.__dict__) == INTERNAL_KEYS
+    log.clear()
+    m.flag = 1
+    m.flag = 2
+    m.weight = param(impl)
+    m.child = impl.nn.ReLU()
+    m.register_buffer("mean", None)
+    m.mean = tensor(impl)
+    m.plain = plain = tensor(impl)
+    del m.flag, m.weight, m.child
+    assert log == ["flag", "flag", "plain", "del flag"]
+    assert m.plain is plain and list(m._buffers) == ["mean"]
+    assert not m._parameters and not m._modules
+
+
+def test_the_mode_reaches_the_next_class(impl):
+    log = []
+    m = type("M", (impl.nn.Module, logging(log)), {})()
+    root = impl.nn.Sequential(impl.nn.ReLU(), m)
+    log.clear()
+    root.eval()
+    root.train()
+    assert log == ["training", "training"] and m.training is True
+
+
+def test_the_next_class_may_refuse(impl):
+    class ReadOnly:
+        def __setattr__(self, name, value):
+            if name == "frozen":
+                raise AttributeError(f"{name} is read-only")
+            super().__setattr__(name, value)
+
+        def __delattr__(self, name):
+            raise AttributeError("nothing is deleted")
+
+    class M(impl.nn.Module, ReadOnly):
+        pass
+
+    m = M()
+    m.other = 1
+    m.frozen = impl.nn.ReLU()  # a child is no plain attribute
+    del m.frozen
+    with raises(AttributeError, "frozen is read-only"):
+        m.frozen = 3
+    with raises(AttributeError, "nothing is deleted"):
+        del m.other
+    assert m.other == 1 and not hasattr(m, "frozen")
+
+
+def test_the_next_class_may_store_elsewhere(impl):
+    class Renames:
+        def __setattr__(self, name, value):
+            object.__setattr__(self, f"own_{name}" if name == "x" else name, value)
+
+    class M(impl.nn.Module, Renames):
+        pass
+
+    m = M()
+    m.x = 3
+    assert m.own_x == 3 and not hasattr(m, "x")
+
+
+def test_the_class_itself_comes_before(impl):
+    log = []
+
+    class M(impl.nn.Module, logging(log)):
+        def __setattr__(self, name, value):
+            log.append(f"M {name}")
+            super().__setattr__(name, value)
+
+    m = M()
+    log.clear()
+    m.flag = 1
+    m.child = impl.nn.ReLU()
+    m.eval()
+    assert log == ["M flag", "flag", "M child", "M training", "training"]
+
+
+def test_a_class_may_begin_to_take_part(impl):
+    class Later:
+        pass
+
+    class M(impl.nn.Module, Later):
+        pass
+
+    m, log = M(), []
+    m.x = 1
+    Later.__setattr__ = logging(log).__setattr__
+    with pytest.raises(TypeError, match="super"):
+        m.x = 2
+    assert log == ["x"] and m.x == 1
+    del Later.__setattr__
+    m.x = 3
+    assert log == ["x"] and m.x == 3
+
+
+def test_a_module_that_hands_on_is_whole(impl):
+    class M(impl.nn.Module, logging([])):
+        def __init__(self):
+            super().__init__()
+            self.child = impl.nn.Module()
+            self.child.weight = param(impl)
+            self.flag = 1
+
+        def forward(self, x):
+            return self.child.weight * x
+
+    m = M()
+    assert list(m.state_dict()) == ["child.weight"]
+    assert m(tensor(impl)).shape == (1,)
+    twin = copy.deepcopy(m)
+    assert twin.flag == 1 and twin.child is not m.child
+    twin.load_state_dict(m.state_dict())
+    assert twin.eval().training is twin.child.training is False
+
+
+def test_reads_go_through_the_next_class(impl):
+    log = []
+
+    class Reads:
+        def __getattribute__(self, name):
+            if name in ("child", "forward", "train"):
+                log.append(name)
+            return super().__getattribute__(name)
+
+    class M(impl.nn.Module, Reads):
+        def __init__(self):
+            super().__init__()
+            self.child = impl.nn.ReLU()
+
+        def forward(self, x):
+            return self.child(x)
+
+    m = M()
+    m(tensor(impl))
+    assert m.child is m._modules["child"]
+    m.train()
+    assert log == ["forward", "child", "child", "train"]
+
+    class Deeper(M):
+        pass
+
+    log.clear()
+    assert isinstance(Deeper().child, impl.nn.ReLU)
+    assert log == ["child"]
+
+
+def test_a_metaclass_that_refuses_attributes(impl):
+    class Closed(type):
+        def __setattr__(cls, name, value):
+            raise AttributeError("the class is closed")
+
+    class Reads:
+        def __getattribute__(self, name):
+            return 5 if name == "five" else super().__getattribute__(name)
+
+    class M(impl.nn.Module, Reads, metaclass=Closed):
+        pass
+
+    assert M().five == 5
+
+
+class Reduced:
+    def __reduce_ex__(self, protocol):
+        return int, (protocol,)
+
+
+def test_copies_and_pickles_ask_the_next_class(impl):
+    class M(impl.nn.Module, Reduced):
+        pass
+
+    assert copy.copy(M()) == copy.deepcopy(M()) == 4
+    assert pickle.loads(pickle.dumps(M(), 2)) == 2
+
+
+def test_a_new_behind_module(impl):
+    class Single:
+        made = None
+
+        def __new__(cls):
+            if Single.made is None:
+                Single.made = super().__new__(cls)
+            return Single.made
+
+    class M(impl.nn.Module, Single):
+        pass
+
+    # A native class has a __new__ of its own.
+    assert (M() is M()) is impl.is_torch
