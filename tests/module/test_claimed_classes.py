@@ -10,6 +10,8 @@ import pytest
 from helpers.support import raises
 from helpers.util import param
 
+import modtree as mt
+
 
 def claiming(cls):
     """A class whose values say that they are of ``cls``."""
@@ -87,6 +89,19 @@ def test_a_proxy_of_what_is_gone_is_refused(impl):
     with pytest.raises(ReferenceError):
         m.add_module("child", proxy)
     assert not m._modules and "child" not in m.__dict__
+
+
+def test_reports_take_mocks(ours):
+    m = ours.nn.Sequential(ours.nn.ReLU())
+    m.weight = param(ours)
+    m.child = child = MagicMock(spec=ours.nn.Module)
+    child._modules, child._load_state_dict_post_hooks = {}, {}
+    assert not mt.check(m)
+    state = m.state_dict()
+    assert not mt.compare(m, m)
+    assert list(m.load_state_dict(state, dry_run=True).loaded) == list(state)
+    assert list(m.load_state_dict(state, partial=True).loaded) == list(state)
+    assert m.child is child
 
 
 def test_any_value_may_say_its_class(impl):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torch's modules beside ours: which classes they are, and the warnings where one kind is put into
-the other.
+"""torch's modules beside ours: which values are of which kind, and the warnings where one is put
+into the other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,22 @@ _mro_of = type.__dict__["__mro__"].__get__
 # By id, since a metaclass may have any __hash__ and __eq__; a class that died gives its place to
 # the next at its address.
 _warned: dict[int, weakref.ref[type]] = {}
+
+
+def is_native(value: Any) -> bool:
+    """Is it an object of the native class? isinstance() is true as well of what says so by its
+    ``__class__``, such as a mock with a spec or a proxy, and has no native fields.
+    """
+    return issubclass(type(value), _C.ModuleBase)
+
+
+def state_of(module: Any) -> dict[str, Any]:
+    """The attributes and registries of a module, without asking anything that a class may
+    override. A look at its ``__dict__`` would end the compact form of a module of modtree.
+    """
+    if is_native(module):
+        return _C.ModuleBase.__getstate__(module)
+    return dict(getattr(module, "__dict__", {}))
 
 
 def is_module_class(cls: type) -> bool:

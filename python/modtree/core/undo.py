@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from modtree._C import ModuleBase
+from modtree.core.foreign import is_native
 
 __all__ = ["modes_kept_on_error", "plain_methods", "step_undone_on_error", "undone_on_error"]
 
@@ -36,12 +37,12 @@ _COMPILED = "_compiled_call_impl"
 
 def plain_methods(module: Any) -> Any:
     """The class whose ``__setattr__`` and the like work on a module past those of its own class."""
-    return ModuleBase if isinstance(module, ModuleBase) else object
+    return ModuleBase if is_native(module) else object
 
 
 def _state_of(module: Any) -> dict[str, Any]:
     """What ``__dict__`` shows. Looking at that would take the module out of its compact form."""
-    if isinstance(module, ModuleBase):
+    if is_native(module):
         return ModuleBase.__getstate__(module)
     return {name: value for name, value in vars(module).items() if name != _COMPILED}
 

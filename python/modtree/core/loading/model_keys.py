@@ -7,23 +7,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from modtree import _C
 from modtree.core import families
+from modtree.core.foreign import state_of
 from modtree.core.loading.mismatch import Shape, shape_of
 
-__all__ = ["ModelKeys", "is_meta", "state_of", "walk"]
+__all__ = ["ModelKeys", "is_meta", "walk"]
 
 _EXTRA_STATE = "_extra_state"
 _MOST_TIES = 100_000  # keys among which the other name of a tied tensor is looked for
-
-
-def state_of(module: Any) -> dict[str, Any]:
-    """The attributes and registries of a module, without asking anything that a class may
-    override. A look at its ``__dict__`` would end the compact form of a module of modtree.
-    """
-    if isinstance(module, _C.ModuleBase):
-        return _C.ModuleBase.__getstate__(module)
-    return dict(getattr(module, "__dict__", {}))
 
 
 def _registry(state: Mapping[str, Any], name: str) -> dict[Any, Any]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from modtree.core.foreign import state_of
 from modtree.core.loading.mismatch import Mismatch, shape_of
-from modtree.core.loading.model_keys import state_of
 
 __all__ = ["form_rules", "norm_of", "norms"]
 

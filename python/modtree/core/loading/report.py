@@ -15,8 +15,9 @@ from typing import Any
 
 from modtree import _C
 from modtree.core import families
+from modtree.core.foreign import is_native, state_of
 from modtree.core.loading.explain import by_module, wrong_shapes
-from modtree.core.loading.model_keys import ModelKeys, is_meta, state_of, walk
+from modtree.core.loading.model_keys import ModelKeys, is_meta, walk
 from modtree.core.loading.rename import Rename, rename_keys
 from modtree.core.state_dict import StateDict, _IncompatibleKeys
 
@@ -96,7 +97,7 @@ def _twin(model: Any) -> Any:
     memo: dict[int, Any] = {}
     found = {id(module): module for _, module in walk(model)}
     # What is no module of modtree is copied where it stands.
-    modules = [module for module in found.values() if isinstance(module, _C.ModuleBase)]
+    modules = [module for module in found.values() if is_native(module)]
     states = [state_of(module) for module in modules]
     # All of these are known before anything is copied that may lead to them.
     for module, state in zip(modules, states, strict=True):

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from modtree import _C
+from modtree._C import ModuleBase
 from modtree.core import foreign
 from modtree.core.families import family_of
+from modtree.core.foreign import is_native, state_of
 from modtree.inspection.inputs import every_node
 from modtree.inspection.tree import Leaf, Node, module_dict
 
@@ -20,12 +21,11 @@ __all__ = [
     "is_of_modtree",
     "joined",
     "plain_attributes",
-    "state_of",
     "topmost",
 ]
 
 # What a module keeps for itself, in modtree and in torch.
-_INTERNAL = frozenset(_C.ModuleBase.__getstate__(_C.ModuleBase()))
+_INTERNAL = frozenset(state_of(ModuleBase()))
 
 
 @dataclass(slots=True)
@@ -72,15 +72,6 @@ class Look:
                     yield Held(node, leaf, tensor, family)
 
 
-def state_of(module: Any) -> dict[str, Any]:
-    """A copy of the ``__dict__`` of a module. A look at that itself would end the compact form of a
-    module of modtree.
-    """
-    if isinstance(module, _C.ModuleBase):
-        return _C.ModuleBase.__getstate__(module)
-    return dict(getattr(module, "__dict__", {}))
-
-
 def plain_attributes(module: Any) -> dict[str, Any]:
     """The attributes of a module that are in no registry."""
     return {name: value for name, value in state_of(module).items() if name not in _INTERNAL}
@@ -88,12 +79,12 @@ def plain_attributes(module: Any) -> dict[str, Any]:
 
 def is_of_modtree(value: Any) -> bool:
     """Is it a module of modtree?"""
-    return isinstance(value, _C.ModuleBase)
+    return is_native(value)
 
 
 def is_module(value: Any) -> bool:
     """Is it a module of modtree or of torch?"""
-    return isinstance(value, _C.ModuleBase) or foreign.is_module_class(type(value))
+    return is_native(value) or foreign.is_module_class(type(value))
 
 
 def joined(path: str, name: str) -> str:
