@@ -5,6 +5,8 @@ on the way.
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from helpers.support import raises
 from helpers.util import names, param, tensor
@@ -20,10 +22,13 @@ def slot_of(cls):
 def neighbours(impl, cls, count, members=None):
     """Module classes whose facts are remembered in the same place as those of ``cls``."""
     kept, found = [], []
+    draw = random.Random(0)
     while len(found) < count:
         assert len(kept) < 100 * SLOTS, "no class fell into the wanted place"
         other = type("Neighbour", (impl.nn.Module,), dict(members or {}))
-        kept.append(other)  # alive: the next class needs an address of its own
+        # Alive: the next class needs an address of its own. At equal distances, as a heap in order
+        # gives them, some places would never come.
+        kept.append((other, bytearray(draw.randrange(512, 4096))))
         if slot_of(other) == slot_of(cls):
             found.append(other)
     return found
