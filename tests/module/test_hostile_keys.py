@@ -244,6 +244,7 @@ def test_clone_into_a_destination_with_odd_items(ours):
         m.state_dict(destination=Odd(), clone=True)
 
 
+@pytest.mark.filterwarnings("ignore:non-string key in the __dict__:RuntimeWarning")
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("name", ["x", "__setattr__", "__delattr__", "__getattribute__"])
 def test_a_key_behind_module_that_takes_the_class_from_the_module(ours, name, use):
