@@ -220,7 +220,7 @@ struct TypeFacts {
   TensorFamily *family = nullptr;
   bool are_parameters = false;  // see TensorFamily::are_parameters()
   bool is_foreign_module = false;
-  // May `value.__class__` be another class than the value's own, as isinstance() believes it?
+  // True if `value.__class__`, which isinstance() believes, may be another class than its own.
   bool may_claim_class = false;
   // Of a tensor type: has it the hash and the comparison of the library's own tensors, so that a
   // set of its values is a set of addresses?

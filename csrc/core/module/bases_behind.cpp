@@ -34,6 +34,8 @@ py::object found_behind(PyTypeObject *type, PyObject *name) {
 }  // namespace
 
 bool hands_writes_on(PyTypeObject *type) {
+  // Finding the facts may run code that takes the type from its object, too.
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   return class_info(type).overrides(Virtual::setattr) && has_writes_behind(type);
 }
 

@@ -8,8 +8,8 @@
 
 namespace modtree {
 
-// Has one of them a __setattr__ or __delattr__, which then has the last word on plain attributes?
-// Quick to deny by what is remembered of the class.
+// True if one of them has a __setattr__ or __delattr__, which then has the last word on plain
+// attributes. Quick to deny by what is remembered of the class.
 bool hands_writes_on(PyTypeObject *type);
 // The same, by a search: for who finds the facts about a class.
 bool has_writes_behind(PyTypeObject *type);
