@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from modtree.core.families import family_of
+from modtree.core.foreign import is_native
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.look import (
     Look,
     is_module,
-    is_of_modtree,
     joined,
     plain_attributes,
 )
@@ -186,8 +186,8 @@ def _container_hint(node: Node, name: str, way: str, look: Look, kind: str) -> s
 
 def _hidden_module(place: str, node: Node, name: str, way: str, found: Any, look: Look) -> Finding:
     kind = type(found).__name__
-    if is_of_modtree(found) != is_of_modtree(node.module):
-        libraries = ("torch", "modtree") if is_of_modtree(node.module) else ("modtree", "torch")
+    if is_native(found) != is_native(node.module):
+        libraries = ("torch", "modtree") if is_native(node.module) else ("modtree", "torch")
         return Finding(
             place,
             "foreign-module",

@@ -18,7 +18,6 @@ __all__ = [
     "Held",
     "Look",
     "is_module",
-    "is_of_modtree",
     "joined",
     "plain_attributes",
     "topmost",
@@ -75,11 +74,6 @@ class Look:
 def plain_attributes(module: Any) -> dict[str, Any]:
     """The attributes of a module that are in no registry."""
     return {name: value for name, value in state_of(module).items() if name not in _INTERNAL}
-
-
-def is_of_modtree(value: Any) -> bool:
-    """Is it a module of modtree?"""
-    return is_native(value)
 
 
 def is_module(value: Any) -> bool:
