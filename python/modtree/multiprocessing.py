@@ -87,9 +87,11 @@ class ProcessContext:
             timeout: In seconds; None waits as long as it takes.
             grace_period: How long the others have to stop before they are killed.
         """
-        alive = {p.sentinel: p for p in self.processes if p.exitcode is None}
-        if alive:
-            wait(list(alive), timeout)
+        codes = [p.exitcode for p in self.processes]
+        if None in codes and not any(codes):
+            alive = {p.sentinel: p for p in self.processes if p.exitcode is None}
+            for sentinel in wait(list(alive), timeout):
+                alive[sentinel].join()  # a sentinel is ready before the exit code is there
         for index, process in enumerate(self.processes):
             if process.exitcode not in (None, 0):
                 self._stop(grace_period)
