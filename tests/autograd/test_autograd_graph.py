@@ -50,10 +50,10 @@ def test_node_types_cannot_be_made_or_misused():
         node.register_hook()
 
 
-def test_deep_graph(lib):
+def test_deep_graph(lib, rounds):
     x = lib.ones(2, requires_grad=True)
     y = x
-    count = 1_000_000 if lib.__name__ == "modtree" else 20_000
+    count = rounds(100_000, 1_000_000) if lib.__name__ == "modtree" else 20_000
     for _ in range(count):
         y = -y
     y.sum().backward()

@@ -82,10 +82,9 @@ def outcome(lib: Any, name: str, target: str) -> list[Any]:
 
 @pytest.mark.parametrize("target", ["whole", "view"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_gradients_equal_torchs(name, target):
+def test_gradients_equal_torchs(name, target, torch):
     import modtree
 
-    torch = pytest.importorskip("torch")
     for ours, theirs in zip(
         outcome(modtree, name, target), outcome(torch, name, target), strict=True
     ):

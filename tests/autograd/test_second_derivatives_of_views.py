@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
 
 def second(lib: Any, function: Any, *arrays: Any) -> list[Any]:
@@ -113,7 +113,7 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_equals_torch(function):
     rng = np.random.default_rng(4)
@@ -149,7 +149,7 @@ def test_gradgradcheck():
         )
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 @pytest.mark.parametrize("seed", range(100))
 def test_random_changes(seed):
     """Random chains of views and changes in place, derived twice."""

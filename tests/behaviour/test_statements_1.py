@@ -18,6 +18,8 @@ from helpers.statements import (
     said,
 )
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

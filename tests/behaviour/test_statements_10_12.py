@@ -19,6 +19,8 @@ from helpers.statements import (
     warned,
 )
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

@@ -14,6 +14,8 @@ from helpers.statements import (
 )
 from helpers.support import nothing_to_delete
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

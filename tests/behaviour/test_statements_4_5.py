@@ -16,6 +16,8 @@ from helpers.statements import (
     warned,
 )
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

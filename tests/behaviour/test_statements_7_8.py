@@ -17,6 +17,8 @@ from helpers.statements import (
     warned,
 )
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

@@ -12,6 +12,8 @@ from helpers.statements import (
     warned,
 )
 
+pytest.importorskip("torch")
+
 statement = Statements()
 
 

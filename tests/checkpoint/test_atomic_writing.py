@@ -61,12 +61,12 @@ def leftovers(folder):
 
 @posix
 @pytest.mark.parametrize("shard", [0, 500_000], ids=["one file", "shards"])
-def test_killed_at_random_moments(shard, tmp_path):
+def test_killed_at_random_moments(shard, tmp_path, rounds):
     rng = random.Random(11 + shard)
     path = tmp_path / "model.safetensors"
     mt.save_file({f"layer{k}": np.zeros(50_000, np.float32) for k in range(8)} | {
         "count": np.zeros(1)}, path)  # fmt: skip
-    for _ in range(15):
+    for _ in range(rounds(3, 15)):
         process = start_writer(path, 0, shard)
         time.sleep(rng.random() * 0.1)
         process.kill()
@@ -80,6 +80,7 @@ def test_killed_at_random_moments(shard, tmp_path):
 
 
 @posix
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("shards", [(0, 0), (500_000, 500_000), (0, 500_000)])
 def test_two_processes_that_save_to_one_path(shards, tmp_path):
     path = tmp_path / "model.safetensors"

@@ -161,6 +161,7 @@ def test_without_hard_links_shards_keep_their_first_names(tmp_path, monkeypatch)
         assert all(is_shard_of(name, "model.safetensors") for name in found[:-1])
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("step", range(40))
 def test_wherever_a_save_stops_one_whole_checkpoint_is_there(step, tmp_path, monkeypatch):
     """Every call that changes the folder may be the last one that a process makes."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.implementations import HAS_TORCH, not_under_a_sanitizer
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -73,8 +75,8 @@ def test_floating_tensors_change_their_dtype(dtype, source, tmp_path):
         assert read[key].dtype == expected.dtype and mt.equal(read[key], expected)
 
 
+@needs("ml_dtypes")
 def test_bfloat16_and_back(source, tmp_path):
-    pytest.importorskip("ml_dtypes")
     convert(source, tmp_path / "b.safetensors", dtype="bfloat16")
     convert(tmp_path / "b.safetensors", tmp_path / "c.safetensors", dtype="float32")
     written, read = mt.load_file(source), mt.load_file(tmp_path / "c.safetensors")
@@ -172,9 +174,9 @@ home.convert(sys.argv[2], sys.argv[2], dtype="bfloat16")
 """
 
 
+@needs("ml_dtypes")
 @needs_limits
 def test_a_checkpoint_larger_than_memory(tmp_path):
-    pytest.importorskip("ml_dtypes")
     array = np.arange(1_000_000, dtype=np.float32) % 1000
     state = {f"layer{i}": array + i for i in range(60)}  # 240 MB
     mt.save_file(state, tmp_path / "a.safetensors")
@@ -205,6 +207,7 @@ print(peak() - before)
 
 @not_under_a_sanitizer
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["", "float16"])
 @pytest.mark.parametrize("target", ["pt", "safetensors"])
 @pytest.mark.parametrize("source", ["pt", "safetensors"])
@@ -223,7 +226,7 @@ def _memory_taken(source, target, dtype, size):
 
 
 def _of_torch(state, path):
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     plain = {key: torch.from_numpy(value) for key, value in state.items()}
     torch.save(plain, path, _use_new_zipfile_serialization=False)
 
@@ -247,8 +250,11 @@ WRITERS = {
 
 @not_under_a_sanitizer
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("dtype", ["", "float16"])
-@pytest.mark.parametrize("source", WRITERS)
+@pytest.mark.parametrize(
+    "source", [pytest.param(n, marks=needs("torch") if n == "old.pt" else ()) for n in WRITERS]
+)
 def test_a_conversion_to_one_file_of_torch_takes_the_memory_of_few_tensors(source, dtype, tmp_path):
     state = {f"{i}": np.full((1000, 1000), i, np.float32) for i in range(32)}  # 128 MB
     first, second = tmp_path / f"model.{source}", tmp_path / "new.pt"
@@ -284,8 +290,7 @@ def test_views_and_ties_stay_in_a_file_of_torch_of_another_dtype(tmp_path):
     assert read["row"].dtype == mt.float64 and read["column"].stride() == (4,)
 
 
-def test_attributes_of_parameters_stay_in_a_file_of_torch(tmp_path):
-    torch = pytest.importorskip("torch")
+def test_attributes_of_parameters_stay_in_a_file_of_torch(tmp_path, torch):
     parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)
     parameter.scale = torch.full((3,), 2.0)
     torch.save({"p": parameter, "n": torch.zeros(2).requires_grad_()}, tmp_path / "model.pt")
@@ -302,6 +307,7 @@ class BigEndian:
     byteorder = "big"
 
 
+@needs("ml_dtypes")
 def test_streamed_files_of_torch_are_in_the_order_of_the_machine(tmp_path, monkeypatch):
     """Not of uint16 and the like, which torch does not swap when it reads such a file."""
     names = ["float32", "float64", "float16", "bfloat16", "int64", "int8", "complex64"]

@@ -19,6 +19,7 @@ from helpers.deepspeed_folders import (
     deepspeed_folder,
     split_folder,
 )
+from helpers.needs import needs
 
 import modtree as mt
 from modtree.checkpoints import convert, open_checkpoint, verify
@@ -254,10 +255,10 @@ if engine.global_rank == 0:
 """
 
 
+@needs("deepspeed")
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_folders_of_the_library(stage, tmp_path):
-    pytest.importorskip("deepspeed")
     (tmp_path / "train.py").write_text(TRAINING)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(

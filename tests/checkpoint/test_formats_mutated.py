@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -26,9 +27,9 @@ from helpers.checkpoint_formats import (
     NOT_IN_SAFETENSORS,
     write_folders,
 )
-from helpers.implementations import HAS_TORCH
 
 SCRIPT = Path(__file__).parents[1] / "isolated" / "read_mutated_formats.py"
+NEEDED = {"memory": ("fsspec",), **dict.fromkeys(MADE_BY_TORCH, ("torch",))}
 COUNT = int(os.environ.get("MODTREE_MUTATIONS", "60"))
 
 
@@ -46,19 +47,18 @@ def read_mutated(place, first, count, formats=None):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(sys.platform == "win32", reason="limits memory as POSIX does")
-@pytest.mark.parametrize("name", FORMATS)
-def test_changed_checkpoints_are_shown_or_refused(name, tmp_path):
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=needs(*NEEDED.get(n, ()))) for n in FORMATS]
+)
+def test_changed_checkpoints_are_shown_or_refused(name, tmp_path, rounds):
     """MODTREE_MUTATIONS sets how many; a failure names its number, which alone makes the folder."""
-    if name in MADE_BY_TORCH and not HAS_TORCH:
-        pytest.skip("torch makes it")
-    if name == "memory":
-        pytest.importorskip("fsspec")
-    counts = read_mutated(tmp_path, 0, COUNT, [name])
+    count = rounds(10, COUNT)
+    counts = read_mutated(tmp_path, 0, count, [name])
     assert set(counts) == {"opened", "stand-ins", "commands"}
     for way, (read, refused) in counts.items():
-        assert read + refused == COUNT and refused > COUNT // 20
+        assert read + refused == count and refused > count // 20
         never = name in NAMED_ONLY or (way == "commands" and name in NOT_IN_SAFETENSORS)
-        assert (read == 0) if never else (read > COUNT // 20)
+        assert (read == 0) if never else (read > count // 20)
 
 
 if __name__ == "__main__":

@@ -108,17 +108,16 @@ def test_reasons(content, reason, tmp_path):
         mt.load_file(path)
 
 
-def test_a_file_of_the_library(tmp_path):
-    library = pytest.importorskip("gguf")
+def test_a_file_of_the_library(tmp_path, gguf):
     path = tmp_path / "model.gguf"
-    writer = library.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, "llama")
     writer.add_token_list(["a", "b"])
     for key, array in TENSORS.items():
         writer.add_tensor(key, array.reshape(array.shape or (1,)))
-    kind = library.GGMLQuantizationType
+    kind = gguf.GGMLQuantizationType
     ones = np.ones((2, 256), np.float32)
     for name in ("Q8_0", "Q4_0", "BF16"):
-        values = library.quants.quantize(ones, kind[name])
+        values = gguf.quants.quantize(ones, kind[name])
         writer.add_tensor(name, values, raw_dtype=kind[name])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -131,11 +130,10 @@ def test_a_file_of_the_library(tmp_path):
     assert "288 B, 4.5 bits" in str(state["Q4_0"]) and verify(path) == []
 
 
-def test_types_have_the_sizes_of_the_library():
-    library = pytest.importorskip("gguf")
+def test_types_have_the_sizes_of_the_library(gguf):
     from modtree.files.gguf.types import PLAIN, QUANTIZED
 
-    for kind, (block, nbytes) in library.constants.GGML_QUANT_SIZES.items():
+    for kind, (block, nbytes) in gguf.constants.GGML_QUANT_SIZES.items():
         if kind.value in PLAIN:
             assert (block, nbytes) == (1, PLAIN[kind.value].itemsize)
         else:

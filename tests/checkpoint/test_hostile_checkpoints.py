@@ -146,12 +146,14 @@ def check_folder(seed, parent):
     assert snapshot(parent) == before, kind
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("start", range(0, FILES, 150))
 def test_files(start, tmp_path):
     for seed in range(start, start + 150):
         check_file(seed, tmp_path / "hostile.safetensors")
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("start", range(0, FOLDERS, 100))
 def test_folders(start, tmp_path):
     for seed in range(start, start + 100):

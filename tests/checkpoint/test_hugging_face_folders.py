@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import pickle
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.command_line import CommandLine
 from helpers.foreign_pickles import distributed_folder
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn, optim
@@ -174,7 +176,7 @@ def test_a_folder_with_either_index(name, model, tmp_path):
 
 
 def tiny_llama():
-    transformers = pytest.importorskip("transformers")
+    transformers = importlib.import_module("transformers")
     config = transformers.LlamaConfig(
         hidden_size=16,
         intermediate_size=32,
@@ -186,12 +188,10 @@ def tiny_llama():
     return transformers.LlamaForCausalLM(config)
 
 
+@needs("accelerate")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_folder_of_the_trainer_itself(tmp_path):
-    pytest.importorskip("accelerate")
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
+def test_a_folder_of_the_trainer_itself(tmp_path, torch, transformers):
     net = tiny_llama()
     row = {"input_ids": torch.ones(4, dtype=torch.long), "labels": torch.ones(4, dtype=torch.long)}
     arguments = transformers.TrainingArguments(
@@ -213,8 +213,7 @@ def test_a_folder_of_the_trainer_itself(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_folder_of_peft_itself(tmp_path):
-    peft = pytest.importorskip("peft")
+def test_a_folder_of_peft_itself(tmp_path, peft):
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     peft.get_peft_model(tiny_llama(), config).save_pretrained(tmp_path)
     assert len(mt.load_file(tmp_path)) == 8

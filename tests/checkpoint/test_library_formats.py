@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 from helpers.command_line import CommandLine
+from helpers.needs import needs
 
 import modtree as mt
 from modtree.checkpoints import open_checkpoint, verify
@@ -17,7 +18,7 @@ W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def hdf5_file(path):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     with h5py.File(path, "w") as file:
         group = file.create_group("dense")
         group.create_dataset("kernel", data=W, compression="gzip")
@@ -29,6 +30,7 @@ def hdf5_file(path):
     return path
 
 
+@needs("h5py")
 def test_an_hdf5_file(tmp_path, capsys):
     path = hdf5_file(tmp_path / "model.h5")
     state = mt.load_file(path)
@@ -41,6 +43,7 @@ def test_an_hdf5_file(tmp_path, capsys):
     assert "1 entry" in done.out and "neither tensors nor plain: dense.names" in done.out
 
 
+@needs("h5py")
 def test_a_damaged_hdf5_file(tmp_path):
     path = hdf5_file(tmp_path / "model.h5")
     path.write_bytes(path.read_bytes()[:1000])
@@ -49,7 +52,7 @@ def test_a_damaged_hdf5_file(tmp_path):
 
 
 def onnx_file(path, **options):
-    onnx = pytest.importorskip("onnx")
+    onnx = importlib.import_module("onnx")
     helper = onnx.helper
     weights = [onnx.numpy_helper.from_array(W, "w"), onnx.numpy_helper.from_array(W[0], "b")]
     ends = [helper.make_tensor_value_info(name, 1, [1, 2]) for name in ("x", "y")]
@@ -59,6 +62,7 @@ def onnx_file(path, **options):
     return path
 
 
+@needs("onnx")
 @pytest.mark.parametrize("beside", [False, True])
 def test_an_onnx_model(beside, tmp_path):
     options = {"save_as_external_data": True, "location": "values.bin", "size_threshold": 0}
@@ -112,10 +116,10 @@ def test_a_folder_of_orbax(tmp_path):
     assert verify(folder) == []
 
 
+@needs("orbax.checkpoint", "tensorstore")
 @pytest.mark.slow
 def test_a_folder_of_orbax_itself(tmp_path):
-    ocp = pytest.importorskip("orbax.checkpoint")
-    pytest.importorskip("tensorstore")
+    ocp = importlib.import_module("orbax.checkpoint")
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(tmp_path / "run", {"params": {"w": W}, "step": 3})
     state = mt.load_file(tmp_path / "run")

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.gguf_files import gguf
+from helpers.needs import needs
 from helpers.remote_checkpoints import KINDS, assert_same, busy, file_of, state_of
 
 import modtree as mt
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 # -- well-behaved ones -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "pt", "old.pt"])
+@pytest.mark.parametrize("kind", KINDS[:3])
 def test_a_header_is_read_and_not_the_file(kind, server, tmp_path, capsys):
     data = file_of(kind, state_of(), tmp_path)
     address = server.add(f"file.{kind}", data)
@@ -285,8 +286,7 @@ def test_a_failure_that_stays_ends_after_a_few_attempts(failure, server, capsys)
 # -- other addresses -------------------------------------------------------------------------------
 
 
-def test_addresses_of_fsspec(tmp_path):
-    fsspec = pytest.importorskip("fsspec")
+def test_addresses_of_fsspec(tmp_path, fsspec):
     state = state_of()
     system = fsspec.filesystem("memory")
     for kind in KINDS[:2]:
@@ -306,8 +306,7 @@ def test_addresses_of_fsspec(tmp_path):
     system.rm("/tests", recursive=True)
 
 
-def test_a_file_system_that_fails_is_asked_again(tmp_path, monkeypatch):
-    fsspec = pytest.importorskip("fsspec")
+def test_a_file_system_that_fails_is_asked_again(tmp_path, monkeypatch, fsspec):
     system = fsspec.filesystem("memory")
     system.pipe("/failing/file", file_of("safetensors", state := state_of(), tmp_path))
     calls = []
@@ -339,8 +338,8 @@ def test_without_fsspec_the_error_says_what_to_install(monkeypatch, capsys):
     )
 
 
+@needs("fsspec")
 def test_an_address_of_a_kind_that_nobody_knows():
-    pytest.importorskip("fsspec")
     with pytest.raises(CheckpointError, match="fsspec cannot read nosuch://"):
         mt.load_file("nosuch://x/y")
 

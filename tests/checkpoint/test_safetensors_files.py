@@ -5,17 +5,18 @@ files too.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import random
 import subprocess
 import sys
 from collections import OrderedDict
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -23,7 +24,7 @@ from modtree import nn
 safetensors = pytest.importorskip("safetensors")
 pytest.importorskip("safetensors.numpy")
 
-needs_ml_dtypes = pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes")
+needs_ml_dtypes = needs("ml_dtypes")
 
 PLAIN = ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64") + (
     "float16",
@@ -159,11 +160,13 @@ def random_leaf(rng, arrays):
     return array[::-1] if kind == 5 and array.ndim else array
 
 
-@pytest.mark.parametrize("libraries", ["numpy", "modtree", "all"])
+@pytest.mark.parametrize(
+    "libraries", ["numpy", "modtree", pytest.param("all", marks=needs("torch"))]
+)
 @pytest.mark.parametrize("seed", range(6))
 def test_many_tensors_of_all_kinds(libraries, seed, tmp_path):
     rng = random.Random(seed)
-    torch = pytest.importorskip("torch") if libraries == "all" else None
+    torch = importlib.import_module("torch") if libraries == "all" else None
     arrays, state, parts = [], {}, "abcdefgh"
     for i in range(rng.choice((0, 1, 2, 300))):
         array = random_leaf(rng, arrays)

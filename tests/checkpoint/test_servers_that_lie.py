@@ -117,7 +117,7 @@ LIES = [other_range, no_range, odd_range, beyond_its_size, more_than_asked, othe
         slow_body, silent, endless_headers, no_http, enormous]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=4)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["safetensors", "pt"])
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)

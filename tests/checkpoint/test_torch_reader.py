@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.hostile_files import archive, name, storage, torch_file, torch_tensor, value
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -20,9 +21,7 @@ from modtree.files.checkpoint.base import CheckpointError, Entry, View
 from modtree.files.checkpoint.reader import open_checkpoint
 
 torch = importlib.import_module("torch") if HAS_TORCH else None
-needs_ml_dtypes = pytest.mark.skipif(
-    importlib.util.find_spec("ml_dtypes") is None, reason="needs ml_dtypes"
-)
+needs_ml_dtypes = needs("ml_dtypes")
 
 
 class Net(nn.Module):

@@ -60,8 +60,7 @@ CONSTRAINTS = {
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
-def test_check(name):
-    torch = pytest.importorskip("torch")
+def test_check(name, torch):
     make, values = CONSTRAINTS[name]
     facts = []
     for lib in (modtree, torch):

@@ -279,8 +279,7 @@ def test_draws_follow_the_generator():
     assert not draw().equal(first)
 
 
-def test_public_names_are_torchs():
-    torch = pytest.importorskip("torch")
+def test_public_names_are_torchs(torch):
     ours, theirs = set(modtree.distributions.__all__), set(torch.distributions.__all__)
     absent = {
         "ContinuousBernoulli",

@@ -66,8 +66,7 @@ def divergences(lib, case, other):
     [*itertools.product(PAIRED, PAIRED), *itertools.product(ROWS, ROWS)],
     ids=lambda c: c.name,
 )
-def test_pairs(case, other):
-    torch = pytest.importorskip("torch")
+def test_pairs(case, other, torch):
     ours, theirs = (divergences(lib, case, other) for lib in (modtree, torch))
     if isinstance(theirs, str) or isinstance(ours, str):
         assert ours == theirs

@@ -92,8 +92,7 @@ def results(lib, make, argument):
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_values(name):
-    torch = pytest.importorskip("torch")
+def test_values(name, torch):
     ours, theirs = (results(lib, *TRANSFORMS[name]) for lib in (modtree, torch))
     # torch's identity answers 0 where a constant has no gradient.
     assert ours.keys() == theirs.keys()
@@ -105,8 +104,7 @@ def test_values(name):
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_facts(name):
-    torch = pytest.importorskip("torch")
+def test_facts(name, torch):
     make, argument = TRANSFORMS[name]
     ours, theirs = (make(lib.distributions, lib) for lib in (modtree, torch))
     shape = np.shape(argument)

@@ -13,6 +13,7 @@ import pytest
 from helpers.dropin_programs import free_port
 from helpers.implementations import needs_torch
 from helpers.launchers import Ended, environment, ran
+from helpers.needs import needs
 
 pytestmark = needs_torch
 
@@ -162,8 +163,8 @@ def test_a_launcher_gives_each_process_the_native_class(place, name):
     assert len(re.findall(r" 10  calls\n", ended.err)) == count
 
 
+@needs("xdist")
 def test_workers_of_pytest(place):
-    pytest.importorskip("xdist")
     (place / "test_it.py").write_text(
         "import subprocess, sys, pytest\n"
         "@pytest.mark.parametrize('n', range(2))\n"
@@ -197,7 +198,7 @@ def test_workers_of_a_daemon_that_knows_nothing_of_it(place):
     assert ended.err.count("pass on MODTREE_DROPIN and PYTHONPATH\n") == 1
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
+@needs("ray")
 def test_workers_of_ray(place):
     (place / "tasks.py").write_text(
         "import os, ray\n"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from helpers.launchers import Ended, environment, make_command, ran
+from helpers.needs import needs
 
 from modtree import _launch
 
@@ -351,15 +352,17 @@ def told(row: Row, ended: Ended) -> Ended:
     return Ended(ended.status, *texts)
 
 
-@pytest.mark.parametrize("name", ROWS)
+def with_coverage(names):
+    return [pytest.param(n, marks=needs("coverage") if n == "coverage" else ()) for n in names]
+
+
+@pytest.mark.parametrize("name", with_coverage(ROWS))
 def test_a_program_sees_what_it_sees_of_python(place, launchers, name):
     row = ROWS[name]
     if os.name != "posix" and name in POSIX_ONLY:
         pytest.skip("needs POSIX")
     if name == "a group" and sys.version_info < (3, 11):
         pytest.skip("needs CPython 3.11")
-    if name == "coverage":
-        pytest.importorskip("coverage")
     for path, text in row.files.items():
         (place / path).write_text(text)
     words = [word.replace("{place}", str(place)) for word in row.words]
@@ -438,11 +441,9 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", with_coverage(TOOLS))
 def test_a_tool_keeps_its_process(place, tool):
     """It finds the program in it, which is set up as python does it."""
-    if tool == "coverage":
-        pytest.importorskip("coverage")
     code = "import sys\nprint(__name__, sys.argv, sys.path[0], __file__, __spec__)\n1 / 0\n"
     (place / "sub" / "here.py").write_text(code)
     words = [*TOOLS[tool], "modtree", "run", "--off", "sub/here.py", "-x"]

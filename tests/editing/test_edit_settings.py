@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_frozen_mode_survives_train_and_eval_of_the_model(impl):
 
 @pytest.mark.parametrize("kind", ["modtree", pytest.param("torch", marks=needs_torch)])
 def test_pickles_of_a_frozen_model_have_the_modes_alone(kind):
-    nn = (mt if kind == "modtree" else pytest.importorskip("torch")).nn
+    nn = importlib.import_module(kind).nn
     net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     before = pickle.dumps(net)
     net[1].eval()
@@ -186,7 +187,7 @@ def test_groups_of_a_selection(impl):
 
 @pytest.mark.parametrize("kind", ["modtree", pytest.param("torch", marks=needs_torch)])
 def test_optimizers_take_the_groups(kind):
-    lib = mt if kind == "modtree" else pytest.importorskip("torch")
+    lib = importlib.import_module(kind)
     net = lib.nn.Sequential(lib.nn.Linear(2, 3), lib.nn.ReLU(), lib.nn.Linear(3, 1))
     optim = lib.optim if kind == "torch" else mt.optim
     frozen = net[2].bias.detach().clone()

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "editing.md"
 BLOCK = re.compile(r"^```(python|pycon|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,8 +28,7 @@ def on_torch(text):
     return text.replace("from modtree import nn", "import torch\nfrom torch import nn")
 
 
-def test_the_examples_on_torch():
-    torch = pytest.importorskip("torch")
+def test_the_examples_on_torch(torch):
     torch.manual_seed(0)
     names = {"__name__": "page"}
     flags = doctest.NORMALIZE_WHITESPACE
@@ -45,12 +45,12 @@ def test_the_examples_on_torch():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("library", ["transformers", "torchvision", "timm"])
-def test_the_examples_with_libraries(library, tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
+@pytest.mark.parametrize(
+    "library", [pytest.param(n, marks=needs(n)) for n in ("transformers", "torchvision", "timm")]
+)
+def test_the_examples_with_libraries(library, tmp_path, monkeypatch, torch):
     found = [text for text in blocks("py") if re.search(rf"^(from|import) {library}\b", text, re.M)]
     assert len(found) == 1
-    pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     names = {"__name__": "page", "mt": importlib.import_module("modtree")}

@@ -114,8 +114,7 @@ def test_insert_refuses_what_does_not_fit(impl):
     assert registries(model) == before and edit.receipt.changes == []
 
 
-def test_modules_of_the_other_library_are_refused():
-    torch = pytest.importorskip("torch")
+def test_modules_of_the_other_library_are_refused(torch):
     with pytest.raises(TypeError, match="is a module of modtree, whose children cannot be modules"):
         mt.edit(mt.nn.Sequential()).insert("0", torch.nn.ReLU())
     with pytest.raises(TypeError, match="is a module of torch, whose children cannot be modules"):

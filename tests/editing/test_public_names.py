@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
-
 import modtree as mt
 
 NAMES = ("capture", "edit", "find", "find_parameters", "intervene", "param_groups")
@@ -22,8 +20,7 @@ def test_the_names_are_there_and_explained():
         assert len(inspect.getdoc(value)) > 100
 
 
-def test_no_name_is_one_of_torch_with_another_meaning():
-    torch = pytest.importorskip("torch")
+def test_no_name_is_one_of_torch_with_another_meaning(torch):
     ours = {
         name
         for name in mt.__all__

@@ -276,9 +276,8 @@ def test_a_copy_in_the_middle_is_of_the_changed_tree(impl):
     assert not any(type(layer.act) is impl.nn.Identity for layer in model.layers)
 
 
-@pytest.mark.parametrize("kind", ["modtree", "torch"])
-def test_pickles_are_the_same_afterwards(kind):
-    nn = mt.nn if kind == "modtree" else pytest.importorskip("torch").nn
+def test_pickles_are_the_same_afterwards(lib):
+    nn = lib.nn
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     before = pickle.dumps(model)
     with mt.find(model, nn.ReLU).replace(nn.GELU):

@@ -11,8 +11,7 @@ from modtree import nn as mnn
 
 
 @pytest.fixture(params=["modtree", "torch"])
-def kit(request):
-    torch = pytest.importorskip("torch")
+def kit(request, torch):
     from helpers.torch_models import make_classes
 
     nn = mnn if request.param == "modtree" else torch.nn

@@ -5,10 +5,9 @@ keeps its library, and the memory is that of the state dict where both can use i
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -16,7 +15,7 @@ from modtree.families import family_of
 
 torch = pytest.importorskip("torch")
 
-needs_ml_dtypes = pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes")
+needs_ml_dtypes = needs("ml_dtypes")
 LIBRARIES = {"modtree": mt, "torch": torch}
 
 
@@ -180,11 +179,10 @@ def test_a_family_that_says_nothing_gets_what_there_is(own, other, monkeypatch):
 
 
 @PAIRS
-@pytest.mark.parametrize("ending", ["safetensors", "pt"])
+@pytest.mark.parametrize("ending", [pytest.param("safetensors", marks=needs("safetensors")), "pt"])
 def test_files(own, other, ending, tmp_path):
     own, other = LIBRARIES[own], LIBRARIES[other]
     if ending == "safetensors":
-        pytest.importorskip("safetensors")
         mt.save_file(state_of(other), tmp_path / "a.safetensors")
     else:
         mt.save(state_of(other), tmp_path / "a.pt", format="torch")

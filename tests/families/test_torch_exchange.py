@@ -15,14 +15,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
 
 torch = importlib.import_module("torch") if HAS_TORCH else None
-needs_ml_dtypes = pytest.mark.skipif(
-    importlib.util.find_spec("ml_dtypes") is None, reason="needs ml_dtypes"
-)
+needs_ml_dtypes = needs("ml_dtypes")
 _OURS = SimpleNamespace(lib=mt, other="torch", convert=mt.to_torch)
 _THEIRS = SimpleNamespace(lib=torch, other="modtree", convert=mt.from_torch)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+needs_torch = needs("torch")
 
 
 @pytest.fixture

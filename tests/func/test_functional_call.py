@@ -7,7 +7,7 @@ import importlib
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_gradients_of_each_sample_of_layers(name):
             np.testing.assert_allclose(found[key][i], value, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 def test_a_module_with_torch_leaves_under_the_functions_of_torch(impl, fn, transform):
     if transform.__name__ != "torch.func":
         pytest.skip("NumPy leaves")

@@ -7,7 +7,7 @@ import importlib
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
 import modtree
 from modtree import func
@@ -336,7 +336,7 @@ def test_other_threads_are_not_in_it():
     assert [tuple(s) for s in seen] == [(2,)]
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs(seed):
     """Chains of operations on samples, nested in vmap and grad at random, as in torch."""

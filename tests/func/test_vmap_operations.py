@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
 import modtree
 from modtree import func
@@ -282,7 +282,7 @@ def test_equals_a_loop(name, which):
             np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 @pytest.mark.parametrize(("name", "which"), PLACES)
 def test_equals_torch(name, which):
     torch = importlib.import_module("torch")

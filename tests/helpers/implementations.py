@@ -6,20 +6,18 @@ oracle.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.needs import is_installed, needs
 
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+HAS_TORCH = is_installed("torch")
+HAS_JAX = is_installed("jax")
 
-needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
-
-HAS_JAX = importlib.util.find_spec("jax") is not None
-
-needs_jax = pytest.mark.skipif(not HAS_JAX, reason="needs jax")
+needs_torch = needs("torch")
+needs_jax = needs("jax")
 
 #: For tests of how much memory is taken.
 not_under_a_sanitizer = pytest.mark.skipif(
@@ -68,6 +66,10 @@ def implementation(kind: str) -> SimpleNamespace:
     )
 
 
+#: Kind -> the package that it needs.
+LIBRARIES = {"modtree": "numpy", "modtree-torch": "torch", "torch": "torch", "modtree-jax": "jax"}
+
+
 def params(*kinds: str) -> list[Any]:
-    marks: dict[str, Any] = {"modtree": (), "modtree-jax": needs_jax}
-    return [pytest.param(k, marks=marks.get(k, needs_torch), id=k) for k in kinds]
+    """Those whose library is installed."""
+    return [pytest.param(k, id=k) for k in kinds if is_installed(LIBRARIES[k])]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["choose"]
+__all__ = ["choose", "has"]
 
 METHODS = "the test calls methods or reads attributes of torch's tensors that arrays do not have"
 NEVER_CHANGE = "arrays never change: another one takes the place"
@@ -176,22 +176,24 @@ _REASONS = {
 }
 
 
-def choose(items: list[pytest.Item]) -> list[pytest.Item]:
+def has(kind: str, item: pytest.Item) -> bool:
+    """True unless this is the side with jax of a test that does not have one."""
+    is_covered = item.path.parent == _MODULE and item.path.stem not in LEFT_OUT
+    return is_covered or kind != "modtree-jax"
+
+
+def choose(items: list[pytest.Item]) -> None:
     """Takes the tests that do not have a side with jax out of the list, and marks those to skip."""
-    kept, left_out = [], []
+    kept = []
     for item in items:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        if params.get("impl") != "modtree-jax":
-            kept.append(item)
+        kind = getattr(getattr(item, "callspec", None), "params", {}).get("impl")
+        if not has(kind, item):
             continue
-        file = item.path.stem
-        is_covered = item.path.parent == _MODULE and file not in LEFT_OUT
-        (kept if is_covered else left_out).append(item)
-        reason = _REASONS.get((file, getattr(item, "originalname", item.name)))
-        if reason:
+        kept.append(item)
+        reason = _REASONS.get((item.path.stem, getattr(item, "originalname", item.name)))
+        if kind == "modtree-jax" and reason:
             item.add_marker(pytest.mark.skip(reason=reason))
     items[:] = kept
-    return left_out
 
 
 _MODULE = Path(__file__).parents[1] / "module"

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 from helpers.implementations import implementation
 
 
@@ -49,7 +48,6 @@ class Statements:
 
     @functools.cache  # noqa: B019  # lives as long as the file
     def seen(self, number: str, kind: str) -> Any:
-        pytest.importorskip("torch")
         with clean(implementation(kind)) as impl:
             return self.programs[number](impl)
 

@@ -7,6 +7,7 @@ import functools
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 from helpers.seen_models import models
 
 import modtree as mt
@@ -184,10 +185,10 @@ def test_a_parameter_that_is_no_leaf(impl):
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", pytest.param("bfloat16", marks=needs("ml_dtypes"))]
+)
 def test_values_that_are_not_finite(impl, value, dtype):
-    if dtype == "bfloat16" and impl.leaves == "numpy":
-        pytest.importorskip("ml_dtypes")
     model = models(impl).Scale(3).to(getattr(impl.lib, dtype))
     with impl.lib.no_grad():
         model.weight[1:] = float(value)

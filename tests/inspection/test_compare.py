@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -334,8 +335,8 @@ def test_json(impl, make):
 # -- files -----------------------------------------------------------------------------------------
 
 
+@needs("ml_dtypes")
 def test_files_models_and_state_dicts_in_any_combination(tmp_path):
-    pytest.importorskip("ml_dtypes")
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2).bfloat16())
     path = tmp_path / "model.safetensors"
     mt.save_file(model, path)

@@ -88,8 +88,7 @@ def test_options_out_of_range(draw):
 
 
 @pytest.mark.parametrize("draw", FORMATS)
-def test_torch_modules_are_drawn(draw):
-    torch = pytest.importorskip("torch")
+def test_torch_modules_are_drawn(draw, torch):
     text = draw(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
     assert "weight 3×2, bias 3" in text
     leaves = nn.Sequential(nn.Linear(2, 3))

@@ -131,9 +131,9 @@ def test_a_round_that_does_not_fit_is_counted():
 
 
 @pytest.mark.parametrize("max_boxes", [1, 2, 9, 40, 300])
-def test_no_module_is_lost(max_boxes):
+def test_no_module_is_lost(max_boxes, rounds):
     """Boxes and counts of what has none are all modules."""
-    for seed in range(20):
+    for seed in range(rounds(4, 20)):
         found = outline(random_tree(seed), fold=False, max_boxes=max_boxes, depth=99)
         assert len(found.boxes) <= max_boxes
         drawn = sum(box.kind == "module" for box in found.boxes)

@@ -76,8 +76,8 @@ def check_layout(frames: list[Frame]) -> None:
 
 @pytest.mark.parametrize("direction", ["LR", "TB"])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_nothing_overlaps_or_leaves_its_box(direction, leaves):
-    for seed in range(40):
+def test_nothing_overlaps_or_leaves_its_box(direction, leaves, rounds):
+    for seed in range(rounds(8, 40)):
         check_layout(frames_of(random_tree(seed), direction, leaves=leaves))
     for model in (odd(), chain(900), experts(3, 5), nn.Module(), nn.Linear(2, 2), nn.LSTM(2, 2, 4)):
         check_layout(frames_of(model, direction, leaves=leaves))

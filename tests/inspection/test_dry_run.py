@@ -88,8 +88,7 @@ def test_buffers_keep_their_values_and_stay_the_same_objects(impl):
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_buffers_made_in_inference_mode_and_of_a_scripted_module():
-    torch = pytest.importorskip("torch")
+def test_buffers_made_in_inference_mode_and_of_a_scripted_module(torch):
     with torch.inference_mode():
         norm = torch.nn.BatchNorm1d(2)
     scripted = torch.jit.script(torch.nn.BatchNorm1d(2))

@@ -10,12 +10,13 @@ from html.parser import HTMLParser
 from types import ModuleType
 
 import pytest
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
 from modtree.inspection.phrases import bytes_text, seconds_text, shape_text, share_text
 
-needs_rich = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich")
+needs_rich = needs("rich")
 
 
 def model(depth=3):

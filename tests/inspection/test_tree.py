@@ -151,8 +151,7 @@ def test_a_module_without_the_constructor_of_module(impl):
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_a_scripted_module():
-    torch = pytest.importorskip("torch")
+def test_a_scripted_module(torch):
     layer = torch.nn.Linear(2, 3)
     scripted = torch.jit.script(torch.nn.Sequential(layer, torch.nn.BatchNorm1d(3), layer))
     tree = read_tree(scripted)

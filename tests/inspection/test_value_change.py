@@ -87,8 +87,7 @@ def test_dtypes_may_differ():
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_the_dtypes_of_ml_dtypes(dtype):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+def test_the_dtypes_of_ml_dtypes(dtype, ml_dtypes):
     a = np.array([1.0, 2.0, NAN, 0.5]).astype(getattr(ml_dtypes, dtype))
     b = a.copy()
     assert value_change(a, b) is None and value_change(a, b.astype(np.float32)) is None

@@ -2,7 +2,7 @@
 """Operations on chains of nested modules, on a thread with a small stack: native recursion would
 crash this process.
 
-    python tests/isolated/deep.py modtree|modtree-torch [operation ...]
+    python tests/isolated/deep.py modtree|modtree-torch DEPTH [operation ...]
 
 Prints one JSON line before and after each operation; ``tests/module/test_deep.py`` reads them.
 """
@@ -26,8 +26,8 @@ from helpers.util import chain, param, tensor  # noqa: E402
 # CPython 3.13 itself lets 10,000 deallocations nest (50 before), for which half a megabyte is not
 # enough.
 STACK = (512 if sys.version_info < (3, 13) else 4096) * 1024
-DEEP = 100_000  # where the result does not grow with the square of the depth
-NAMED = 8_000  # where it does: every name spells the whole path
+DEEP = int(sys.argv[2])  # where the result does not grow with the square of the depth
+NAMED = DEEP * 8 // 100  # where it does: every name spells the whole path
 
 
 class Deep:
@@ -263,6 +263,6 @@ def run(kind, operations):
 
 if __name__ == "__main__":
     threading.stack_size(STACK)
-    thread = threading.Thread(target=run, args=(sys.argv[1], sys.argv[2:] or OPERATIONS))
+    thread = threading.Thread(target=run, args=(sys.argv[1], sys.argv[3:] or OPERATIONS))
     thread.start()
     thread.join()

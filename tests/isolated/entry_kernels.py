@@ -452,6 +452,7 @@ def try_kernel(name: str, progress: int) -> list[str]:
 
 
 def main() -> int:
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     if not EXACT:
@@ -466,6 +467,8 @@ def main() -> int:
     progress = os.memfd_create("progress")
     found = 0
     for name in good_calls():
+        if wanted not in name:
+            continue
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         ended = in_a_process_of_its_own(lambda n=name: n, progress, writer, try_kernel)

@@ -148,8 +148,7 @@ def test_plain_attributes_and_modes_stay_changed_where_the_function_runs_each_ti
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd", "adamw", "lion"])
-def test_steps_of_optax_are_those_on_a_dict(name: str) -> None:
-    optax = pytest.importorskip("optax")
+def test_steps_of_optax_are_those_on_a_dict(name: str, optax) -> None:
     transform = getattr(optax, name)(1e-2)
     model, x = Net().eval(), batch()
     values = mj.parameters(model)

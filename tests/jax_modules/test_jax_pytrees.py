@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 from typing import Any
 
 import pytest
+from helpers.needs import needs
 
 pytest.importorskip("jax")
 
@@ -62,11 +64,14 @@ def test_leaves_of_any_kind_keep_the_structure() -> None:
         again = jax.tree.map(lambda x, y: x, other, model, is_leaf=lambda x: x is None)
         assert again.layers[0]._parameters["b"] is value
         assert jax.tree.map(lambda x: x, other).norm._buffers["mean"] is value
-    eqx = pytest.importorskip("equinox")
-    arrays, rest = eqx.partition(model, eqx.is_inexact_array)
+
+
+def test_equinox_partitions_modules(equinox) -> None:
+    model = Net()
+    arrays, rest = equinox.partition(model, equinox.is_inexact_array)
     assert rest.layers[0].w is None and arrays.norm.count is None
-    assert_untouched(eqx.combine(arrays, rest), snapshot(model))
-    assert eqx.filter_jit(lambda m, x: m(x))(model, batch()).shape == (4, 3)
+    assert_untouched(equinox.combine(arrays, rest), snapshot(model))
+    assert equinox.filter_jit(lambda m, x: m(x))(model, batch()).shape == (4, 3)
 
 
 def test_jit_grad_and_vmap_of_jax() -> None:
@@ -116,8 +121,7 @@ def test_classes_that_come_later_and_odd_ones() -> None:
     assert len(jax.tree.leaves(BelowSilent())) == 1
 
 
-def test_optax_takes_modules() -> None:
-    optax = pytest.importorskip("optax")
+def test_optax_takes_modules(optax) -> None:
     model, x = Layer(), batch()
     transform = optax.adam(1e-2)
     state = transform.init(model)
@@ -127,8 +131,7 @@ def test_optax_takes_modules() -> None:
     assert type(new) is Layer and float(loss(new, x)) < float(loss(model, x))
 
 
-def test_equinox_and_diffrax_take_modules() -> None:
-    diffrax = pytest.importorskip("diffrax")
+def test_equinox_and_diffrax_take_modules(diffrax) -> None:
     model = Layer()
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, m: m(y)),
@@ -145,8 +148,9 @@ def test_equinox_and_diffrax_take_modules() -> None:
     np.testing.assert_allclose(solution.ys[0], y, rtol=1e-5)
 
 
+@needs("orbax.checkpoint")
 def test_orbax_saves_and_restores_modules(tmp_path: Any) -> None:
-    ocp = pytest.importorskip("orbax.checkpoint")
+    ocp = importlib.import_module("orbax.checkpoint")
     model, other = Net(), Net().eval()
     model.norm.count = model.norm.count + 5
     model.layers[0].w = model.layers[0].w + 1

@@ -22,8 +22,6 @@ from helpers.backward_common import (
 )
 from helpers.support import raises, warns
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 # -- exceptions ------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,6 @@ from helpers.hostile_keys import FAILURES, Key, assert_usable
 from helpers.util import param, tensor
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_collections"),
     # CPython 3.13 warns of a class with a key of ours.
     pytest.mark.filterwarnings("ignore:non-string key in the __dict__:RuntimeWarning"),
 ]

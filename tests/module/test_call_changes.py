@@ -9,8 +9,6 @@ import gc
 import pytest
 from helpers.support import raises
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 
 def echo(impl):
     class Echo(impl.nn.Module):

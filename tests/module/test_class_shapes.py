@@ -21,8 +21,6 @@ from helpers.internals import needs_object_methods
 from helpers.support import raises
 from helpers.util import INTERNAL_KEYS, buffer, names, one, param
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 try:
     import attrs
 except ImportError:

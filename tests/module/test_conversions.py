@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.needs import needs
 from helpers.support import dtype, leaf, parameter_type, quiet, raises, tree, values, warns
 
 import modtree
@@ -65,9 +66,8 @@ def test_tensors_of_a_class_of_their_own_keep_it(impl):
     assert dtypes(m) == ["float32", "float32"]
 
 
+@needs("ml_dtypes")
 def test_bfloat16(impl):
-    if impl.leaves != "torch":
-        pytest.importorskip("ml_dtypes")
     m = mixed(impl)
     assert m.bfloat16() is m
     assert dtypes(m) == ["bfloat16", "bfloat16", "int64", "bool"]

@@ -21,8 +21,6 @@ import modtree as mt
 from modtree import nn
 from modtree.overrides import TorchFunctionMode
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 
 def tree(impl, *numbers):
     root = impl.nn.Module()

@@ -530,7 +530,7 @@ def test_hooks_of_a_shallow_copy_are_shared(impl):
 # -- depth ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("looked", [False, True], ids=["fresh", "looked"])
 def test_a_chain_beyond_the_recursion_limit_copies_or_says_why_not(impl, duplicate, looked):
     m = inner = chain(impl, 3000)

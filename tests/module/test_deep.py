@@ -16,17 +16,17 @@ from helpers.limits import HANGS_AFTER
 
 SCRIPT = pathlib.Path(__file__).parents[1] / "isolated" / "deep.py"
 OPERATIONS = re.findall(r"^    def ([a-z]\w*)\(self\):", SCRIPT.read_text(), re.MULTILINE)
-_RESULTS: dict[str, dict[str, str]] = {}
+_RESULTS: dict[tuple[str, int], dict[str, str]] = {}
 
 
-def outcomes(kind: str) -> dict[str, str]:
+def outcomes(kind: str, depth: int) -> dict[str, str]:
     """What the script printed. After a crash it goes on with the operations that were left."""
-    if kind not in _RESULTS:
+    if (kind, depth) not in _RESULTS:
         found: dict[str, str] = {}
         left = list(OPERATIONS)
         while left:
             process = subprocess.run(
-                [sys.executable, str(SCRIPT), kind, *left],
+                [sys.executable, str(SCRIPT), kind, str(depth), *left],
                 capture_output=True,
                 text=True,
                 timeout=HANGS_AFTER,
@@ -42,14 +42,14 @@ def outcomes(kind: str) -> dict[str, str]:
             elif not process.stdout:
                 found |= {name: f"did not start: {process.stderr[-500:]}" for name in left}
             left = [name for name in left if name not in found]
-        _RESULTS[kind] = found
-    return _RESULTS[kind]
+        _RESULTS[kind, depth] = found
+    return _RESULTS[kind, depth]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("depth", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_deep_chain(ours, operation):
-    assert outcomes(ours.name)[operation] == "ok"
+def test_deep_chain(ours, operation, depth):
+    assert outcomes(ours.name, depth)[operation] == "ok"
 
 
 def test_the_script_knows_its_operations():

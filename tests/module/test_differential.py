@@ -37,7 +37,7 @@ def run(kind: str, seed: int, count: int = 40) -> None:
     compare(oracle, got, look_at_dict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=2)
 @needs_torch
 @pytest.mark.parametrize("kind", ["modtree", "modtree-torch"])
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))

@@ -22,8 +22,8 @@ from modtree import nn
 
 
 @pytest.fixture
-def torch_nn():
-    return pytest.importorskip("torch").nn
+def torch_nn(torch):
+    return torch.nn
 
 
 @pytest.fixture

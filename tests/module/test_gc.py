@@ -21,9 +21,6 @@ from helpers.util import HOOK_TABLES, REGISTRIES, names, param, small_tree, tens
 TABLES = tuple(k for k in HOOK_TABLES if k != "_is_full_backward_hook")
 
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
-
 class Token:
     """Something that can be watched."""
 

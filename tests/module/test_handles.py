@@ -11,8 +11,6 @@ from collections import OrderedDict
 import pytest
 from helpers.support import raises
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 REGISTRATIONS = [
     ("register_forward_pre_hook", "_forward_pre_hooks"),
     ("register_forward_hook", "_forward_hooks"),

@@ -17,8 +17,6 @@ from helpers.support import quiet, raises, warns
 import modtree as mt
 from modtree.core import hooks
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 if HAS_TORCH:
     import torch
 

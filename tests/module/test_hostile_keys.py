@@ -19,8 +19,6 @@ import pytest
 from helpers.hostile_keys import FAILURES, Key, assert_usable
 from helpers.util import names, param, tensor
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 
 class Text(str):
     action = None

@@ -32,7 +32,7 @@ def run(script, *arguments):
     return done.stdout.split("\n")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("how", [pytest.param("alarm", marks=HAS_TIMER), "thread"])
 @pytest.mark.parametrize("kind", params("modtree", "modtree-torch", "torch"))
 def test_endless_operations_are_stopped(kind, how):

@@ -5,6 +5,7 @@ dry_run=)``.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import sys
 from collections import OrderedDict
 
 import pytest
+from helpers.needs import needs
 from helpers.support import raises, values
 from helpers.util import buffer, param, tensor
 
@@ -589,7 +591,7 @@ def test_an_explanation_of_what_is_given_that_fails_adds_nothing(ours):
     assert "there is no file" in explanation_of_given(small(ours), Odd("missing.pt"))
 
 
-@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+@pytest.mark.parametrize("ending", ["pt", pytest.param("safetensors", marks=needs("safetensors"))])
 def test_a_path(ours, ending, tmp_path):
     import modtree
 
@@ -604,7 +606,7 @@ def test_a_path(ours, ending, tmp_path):
         text = explanation_of_given(model, given)
         call = text.partition("Try: ")[2].removesuffix(".")
         if "safetensors" in call:
-            safetensors = pytest.importorskip("safetensors.torch")
+            safetensors = importlib.import_module("safetensors.torch")
             assert call == "model.load_state_dict(safetensors.torch.load_file(state_dict))"
             assert model.load_state_dict(safetensors.load_file(given)) == ([], [])
         else:

@@ -90,8 +90,7 @@ def test_bytes_of_a_shallow_copy(impl):
     assert pickle.dumps(copy.copy(m)) == before == pickle.dumps(m)
 
 
-def test_joblib(impl):
-    joblib = pytest.importorskip("joblib")
+def test_joblib(impl, joblib):
     m = net(impl)
     m.w, m.c = param(impl), impl.nn.Linear(2, 2)
     m.register_buffer("buffer", tensor(impl))

@@ -18,8 +18,6 @@ from helpers.implementations import HAS_TORCH, implementation
 from helpers.support import raises
 from helpers.util import names, param, small_tree, tensor
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 
 class Dying:
     """Calls back when it dies."""

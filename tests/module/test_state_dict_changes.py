@@ -140,7 +140,7 @@ def outcome(impl, save, action, place):
     return list(state.items()), list(state._metadata.items()), net.log
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
 @pytest.mark.parametrize("change", ACTIONS)
 def test_a_change_at_a_value(impl, change, place):
@@ -149,7 +149,7 @@ def test_a_change_at_a_value(impl, change, place):
     assert found == outcome(impl, defined_state, action, place)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("seed", range(60))
 def test_several_changes_at_once(impl, seed):
     rng = random.Random(seed)

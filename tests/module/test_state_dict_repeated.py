@@ -18,8 +18,6 @@ from helpers.free_threading import collects_in_allocations
 from helpers.support import raises
 from helpers.util import param, tensor
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 ROUNDS = 4  # the first notes the root, the second the keys; from the third on they are used
 
 

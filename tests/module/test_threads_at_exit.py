@@ -97,7 +97,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "where",
     [

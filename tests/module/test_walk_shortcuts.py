@@ -356,7 +356,7 @@ def random_tree(impl, seed, size):
     return root, held, [t for t in tensors if rng.random() < 0.2]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_trees(ours, seed):
     root, *held = random_tree(ours, seed, 60 if seed % 2 else 2500)

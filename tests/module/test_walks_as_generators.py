@@ -20,8 +20,6 @@ import pytest
 from helpers.support import raises
 from helpers.util import param, tensor
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 WALKS = {
     "parameters": lambda m: m.parameters(),
     "named_parameters": lambda m: m.named_parameters(),

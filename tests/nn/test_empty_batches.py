@@ -9,6 +9,8 @@ from helpers.same import differentiated, same
 
 import modtree as mt
 
+pytest.importorskip("torch")
+
 
 def module(make, *shapes, **options):
     """The results of a layer and the gradients of its inputs; weights are all 0.1."""

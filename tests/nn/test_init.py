@@ -8,7 +8,8 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.implementations import needs_torch
+from helpers.needs import needs
 from helpers.support import quiet, raises, warns
 
 import modtree as mt
@@ -339,7 +340,7 @@ def test_deprecated_names(library, name, args):
     assert (array(t) != 0).any()
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 def test_public_names_are_torchs():
     import torch.nn.init
 

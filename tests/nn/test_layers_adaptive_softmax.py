@@ -87,11 +87,6 @@ def test_it_learns():
     assert layer.head.weight.tolist() != before
 
 
-@pytest.fixture(params=["modtree", "torch"])
-def lib(request):
-    return pytest.importorskip(request.param)
-
-
 @pytest.mark.parametrize("cutoffs", [[5, 3], [0, 3], [3, 3], [3, 10], [2.5], [-1, 2]], ids=str)
 def test_wrong_cutoffs(lib, cutoffs):
     with raises(ValueError, "cutoffs should be a sequence of unique, positive"):

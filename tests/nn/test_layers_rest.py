@@ -29,11 +29,6 @@ LAYERS = [
 test_arguments, test_text, test_checkpoint, test_outputs, test_gradients, test_meta = suite(LAYERS)
 
 
-@pytest.fixture(params=["modtree", "torch"])
-def lib(request):
-    return pytest.importorskip(request.param)
-
-
 # -- SyncBatchNorm ---------------------------------------------------------------------------------
 
 

@@ -190,13 +190,8 @@ def test_the_last_of_several_values_at_one_place_stays():
 # -- errors ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["modtree", "torch"])
-def functions(request):
-    return pytest.importorskip(request.param)
-
-
-def test_errors_of_unpooling(functions):
-    lib, F = functions, functions.nn.functional
+def test_errors_of_unpooling(lib):
+    F = lib.nn.functional
     x, i = lib.zeros(1, 1, 2, 2), lib.zeros(1, 1, 2, 2, dtype=lib.int64)
     with raises(RuntimeError, "Found an invalid max index: 16 (output volumes are of size 4x4"):
         F.max_unpool2d(x, i + 16, 2)
@@ -212,18 +207,18 @@ def test_errors_of_unpooling(functions):
         F.max_unpool2d(x[0, 0], i[0, 0], 2)
 
 
-def test_more_strides_than_axes_are_not_looked_at(functions):
-    F = functions.nn.functional
-    x, i = functions.ones(1, 2), functions.tensor([[0, 2]])
+def test_more_strides_than_axes_are_not_looked_at(lib):
+    F = lib.nn.functional
+    x, i = lib.ones(1, 2), lib.tensor([[0, 2]])
     assert F.max_unpool1d(x, i, 2, (2, 3), (0, 7)).tolist() == [[1.0, 0.0, 1.0, 0.0]]
-    x, i = functions.ones(1, 1, 1), functions.tensor([[[3]]])
+    x, i = lib.ones(1, 1, 1), lib.tensor([[[3]]])
     assert F.max_unpool2d(x, i, 2, (2, 2, 5)).tolist() == [[[0.0, 0.0], [0.0, 1.0]]]
     with raises(RuntimeError, "stride"):
         F.max_unpool3d(x[None], i[None], 1, (1, 1, 1, 1))
 
 
-def test_errors_of_fractional_pooling(functions):
-    nn, F = functions.nn, functions.nn.functional
+def test_errors_of_fractional_pooling(lib):
+    nn, F = lib.nn, lib.nn.functional
     with raises(ValueError, "requires specifying either an output size, or a pooling ratio"):
         nn.FractionalMaxPool2d(2)
     with raises(ValueError, "only one of output_size and output_ratio may be specified"):
@@ -231,9 +226,9 @@ def test_errors_of_fractional_pooling(functions):
     with raises(ValueError, "output_ratio must be between 0 and 1 (got 1.5)"):
         nn.FractionalMaxPool2d(2, output_ratio=1.5)
     with raises(ValueError, "requires specifying either an output_size or an output_ratio"):
-        F.fractional_max_pool2d(functions.zeros(1, 4, 4), 2)
+        F.fractional_max_pool2d(lib.zeros(1, 4, 4), 2)
     with raises(RuntimeError, "too large relative to"):
-        F.fractional_max_pool2d(functions.zeros(1, 4, 4), 3, 3)
+        F.fractional_max_pool2d(lib.zeros(1, 4, 4), 3, 3)
     with raises(RuntimeError, "too large relative to"):
-        F.fractional_max_pool3d(functions.zeros(1, 9, 4, 9), 2, 3)
-    assert F.fractional_max_pool2d(functions.zeros(1, 4, 4), 3, (0, 2)).shape == (1, 0, 2)
+        F.fractional_max_pool3d(lib.zeros(1, 9, 4, 9), 2, 3)
+    assert F.fractional_max_pool2d(lib.zeros(1, 4, 4), 3, (0, 2)).shape == (1, 0, 2)

@@ -9,6 +9,8 @@ from helpers.same import differentiated, same
 
 import modtree as mt
 
+pytest.importorskip("torch")
+
 REDUCTIONS = ("none", "mean", "sum")
 
 

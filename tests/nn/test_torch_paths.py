@@ -17,14 +17,12 @@ from modtree import nn
 
 
 def torch_files():
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     return [info.name for info in pkgutil.iter_modules(torch.nn.modules.__path__)]
 
 
-@needs_torch
-def test_layers_are_where_torch_has_them():
+def test_layers_are_where_torch_has_them(torch):
     """A layer that is new in modtree.nn belongs into its file of nn/modules, too."""
-    torch = pytest.importorskip("torch")
     missing = []
     for name in torch_files():
         theirs = importlib.import_module(f"torch.nn.modules.{name}")

@@ -461,9 +461,8 @@ ACTIVATIONS = (
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("again", [False, True])
-def test_corners_of_activations(lib, name, dtype, again):
+def test_corners_of_activations(lib, name, dtype, again, torch):
     """An infinite gradient stays out of where the slope is 0, and no corner gives NaN."""
-    torch = pytest.importorskip("torch")
     slopes = []
     for m in (torch, lib):
         x = m.tensor(CORNERS, dtype=getattr(m, dtype), requires_grad=True)

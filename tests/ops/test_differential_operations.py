@@ -63,13 +63,12 @@ def test_every_operation_is_in_a_group(run):
     assert [name for name in (o.name for o in run.selected([])) if group_of(name) is None] == []
 
 
-def test_every_public_function_of_both_is_an_operation(run):
+def test_every_public_function_of_both_is_an_operation(run, torch):
     """But for those that set a mode, which are passed over."""
     from fuzz.operations.catalog import PASSED_OVER, spaces
 
     import modtree
 
-    torch = pytest.importorskip("torch")
     known = {operation.name for operation in run.selected([])}
     passed_over = frozenset().union(*PASSED_OVER.values())
     theirs = spaces(torch)

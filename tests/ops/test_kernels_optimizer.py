@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
 import pytest
 from helpers.kernels_common import dtypes, sample, strided
+from helpers.needs import needs
 
 from modtree._C import kernels
 
@@ -83,7 +85,7 @@ def run_rmsprop(dtype, centered, momentum, **options):
 
 
 def run_torch(dtype, optimizer, **options):
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     param = torch.nn.Parameter(torch.from_numpy(sample(dtype, N)))
     optimizer = getattr(torch.optim, optimizer)([param], foreach=False, **options)
     for number in range(1, STEPS + 1):
@@ -98,6 +100,7 @@ def compare(got, expected, dtype):
     np.testing.assert_allclose(got, expected, atol=tolerance, rtol=tolerance)
 
 
+@needs("torch")
 @dtypes
 @product(
     momentum=[0.0, 0.9],
@@ -112,6 +115,7 @@ def test_sgd_equals_torch(dtype, options):
     compare(run_sgd(dtype, 0.1, **options), run_torch(dtype, "SGD", lr=0.1, **options), dtype)
 
 
+@needs("torch")
 @dtypes
 @product(
     amsgrad=[False, True],
@@ -128,6 +132,7 @@ def test_adam_equals_torch(dtype, options):
     )
 
 
+@needs("torch")
 @dtypes
 @product(
     centered=[False, True], momentum=[0.0, 0.9], weight_decay=[0.0, 0.1], maximize=[False, True]

@@ -139,9 +139,7 @@ def test_values_that_are_no_numbers():
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 8, 9, 40])
-@pytest.mark.parametrize("name", ["modtree", "torch"])
-def test_linear(name, batch):
-    lib = pytest.importorskip(name)
+def test_linear(lib, batch):
     random = np.random.default_rng(batch)
     x = lib.from_numpy(random.standard_normal((batch, 70))).requires_grad_()
     layer = lib.nn.Linear(70, 33).double()
@@ -157,9 +155,7 @@ def test_linear(name, batch):
     )
 
 
-@pytest.mark.parametrize("name", ["modtree", "torch"])
-def test_products_with_vectors(name):
-    lib = pytest.importorskip(name)
+def test_products_with_vectors(lib):
     random = np.random.default_rng(4)
     for shape in ((5, 7), (60, 90), (3, 4, 7), (2, 0), (0, 3), (2, 3, 0), (1, 1)):
         m, v = random.standard_normal(shape), random.standard_normal(2 * shape[-1])[::2]

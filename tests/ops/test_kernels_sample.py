@@ -62,8 +62,7 @@ def test_gradients_of_distance(rows, columns, width, p):
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, math.inf])
-def test_distances_of_points_that_are_not_finite(p):
-    torch = pytest.importorskip("torch")
+def test_distances_of_points_that_are_not_finite(p, torch):
     values = [0.0, 1.0, math.inf, -math.inf, math.nan]
     points = np.array(list(itertools.product(values, repeat=2)), np.float32)
     points = np.concatenate([points, np.ones_like(points)], axis=1)

@@ -13,6 +13,8 @@ from helpers.same import differentiated, same
 
 import modtree as mt
 
+pytest.importorskip("torch")
+
 FULL = np.array([[2.0, 9, -3], [0.5, 1.25, 7], [0.25, -1, 3]])
 COMPLEX = FULL + 1j * np.array([[0, 1, 2], [-1, 0, 0.5], [3, 1, 0]])
 HERMITIAN = COMPLEX @ COMPLEX.conj().T + np.eye(3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.implementations import HAS_TORCH
+from helpers.needs import needs
 
 import modtree
 from modtree._ops.out import FUNCTIONS, LINALG
@@ -215,7 +215,7 @@ def test_the_result_is_in_out(lib, name):
         assert type(result).__name__.removesuffix("_out") == type(call(lib, name)).__name__
 
 
-@pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
+@needs("torch")
 @each
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(name, dtype):

@@ -9,6 +9,8 @@ from helpers.same import differentiated, same
 
 import modtree as mt
 
+pytest.importorskip("torch")
+
 SHAPES = {
     "addmm": ((2, 2), (2, 2), (2, 2)),
     "addmv": ((2,), (2, 2), (2,)),

@@ -9,6 +9,8 @@ from helpers.same import differentiated, same
 
 import modtree as mt
 
+pytest.importorskip("torch")
+
 
 @pytest.mark.parametrize("name", ["mode", "nanmedian", "median"])
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def test_without_valgrind_one_line(monkeypatch, capsys):
 @pytest.mark.skipif(
     not list((ROOT / "python" / "modtree").glob("_C*.so")), reason="needs a build in place"
 )
+@pytest.mark.slow
 def test_a_row_is_counted():
     rows = load_bench("instructions.callgrind").count(
         ROOT / "python", [load_bench("instructions.rows").OURS], "read.plain"

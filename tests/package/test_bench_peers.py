@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from helpers.bench_modules import ROOT, bench_on_path, load_bench  # noqa: F401
+from helpers.needs import needs
 
 
 @pytest.fixture
@@ -155,11 +156,11 @@ def test_an_environment_is_made_once(tmp_path, monkeypatch):
     assert environments.interpreter(paddle, tmp_path).is_relative_to(place)
 
 
+@needs("matplotlib")
 def test_growth_is_drawn_from_what_was_measured(tmp_path):
     plot = load_bench("plot")
     assert plot._growth_of(RECORD, "load", "modtree") == [(1000, 3.0)]
     assert plot._growth_of(RECORD, "load", "other") == []
-    pytest.importorskip("matplotlib")
     plot.draw_growth(RECORD, tmp_path / "growth.svg")
     drawn = (tmp_path / "growth.svg").read_text()
     assert ">modtree</text>" in drawn and ">loading a state dict</text>" in drawn

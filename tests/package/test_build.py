@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 CMAKE, NINJA = shutil.which("cmake"), shutil.which("ninja")
@@ -49,7 +49,7 @@ def configure(build: Path, env: Path) -> list[str]:
 
 
 @pytest.mark.skipif(NINJA is None, reason="needs ninja")
-@pytest.mark.skipif(importlib.util.find_spec("pybind11") is None, reason="needs pybind11")
+@needs("pybind11")
 def test_a_new_isolated_environment_changes_no_command_and_no_header(tmp_path):
     build = tmp_path / "build"
     first_env = environment(tmp_path / "env1")

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 import modtree
 from modtree import _C
@@ -294,12 +295,22 @@ def test_files_of_tests_have_different_names():
 
 
 @needs_sources
-def test_check_script_runs_the_commands_of_readme():
+def test_packages_are_asked_for_at_the_top_of_a_file():
+    """Within a test it would be a skipped test; tests/helpers/needs.py has the other ways."""
+    inside = re.compile(r"^ +.*importorskip\(", re.MULTILINE)
+    others = (p for p in (ROOT / "tests").rglob("test_*.py") if p.name != Path(__file__).name)
+    assert [path.name for path in others if inside.search(path.read_text())] == []
+
+
+@needs_sources
+def test_check_script_runs_the_commands_of_the_pages():
     script = (ROOT / ".ci" / "run").read_text()
     readme = (ROOT / "README.md").read_text()
-    for name in ("test_command", "main_job"):
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    pages = {"test_command": readme, "main_job": readme, "contribute": contributing}
+    for name, page in pages.items():
         match = re.search(rf'^{name}="(.+)"$', script, re.MULTILINE)
-        assert match and match[1] in readme, name
+        assert match and match[1] in page, name
 
 
 @needs_sources
@@ -385,7 +396,7 @@ def test_links_of_documents_lead_somewhere():
 
 
 @needs_sources
-@pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="ruff is not installed")
+@needs("ruff")
 @pytest.mark.parametrize("command", ["check", "format --check"])
 def test_ruff(command):
     command = [sys.executable, "-m", "ruff", *command.split(), "-q", "."]
@@ -407,7 +418,7 @@ def test_clang_format():
 
 
 @needs_sources
-@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+@needs("mypy")
 def test_the_stub_is_well_formed():
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--follow-imports=silent", str(PACKAGE / "_C.pyi")],

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.implementations import HAS_JAX, HAS_TORCH
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -32,7 +33,10 @@ NAMES = {"mt": mt, "nn": nn, "F": F, "np": np}
 
 def example_text(path: Path) -> Iterator[tuple[str, int, str]]:
     """(name, line, text) of the docstrings of a file that have examples."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    if ">>>" not in source:
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             text = ast.get_docstring(node, clean=False)
             if text and ">>>" in text:
@@ -50,6 +54,15 @@ def docstrings() -> list[Any]:
 
 def pages() -> list[Path]:
     return [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if p.is_file()]
+
+
+def page_parameters() -> list[Any]:
+    found = []
+    for path in pages():
+        named = re.search("(from|import) safetensors", path.read_text(encoding="utf-8"))
+        marks = needs("safetensors") if named else ()
+        found.append(pytest.param(path, marks=marks, id=path.relative_to(ROOT).as_posix()))
+    return found
 
 
 @contextlib.contextmanager
@@ -96,12 +109,10 @@ BLOCK = re.compile(r"^( *)```(python|pycon)\n(.*?)^\1```$", re.MULTILINE | re.DO
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-@pytest.mark.parametrize("page", pages(), ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", page_parameters())
 def test_page(page):
     """The blocks of a page share one namespace, in their order."""
     source = page.read_text(encoding="utf-8")
-    if re.search("(from|import) safetensors", source):
-        pytest.importorskip("safetensors", reason="has no file for this Python")
     names: dict[str, Any] = {"__name__": "page"}
     with quiet():
         for block in BLOCK.finditer(source):

@@ -22,14 +22,22 @@ pytestmark = pytest.mark.skipif(
 FOLDER = pathlib.Path(__file__).parents[1] / "isolated"
 
 
-@pytest.mark.parametrize("script", ["entry_points", "entry_kernels"])
-def test_every_entry_point_with_wrong_arguments(script):
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        pytest.param("entry_points", (), marks=pytest.mark.slow),
+        pytest.param("entry_kernels", (), marks=pytest.mark.slow),
+        ("entry_points", ("ModuleBase.register",)),
+        ("entry_kernels", ("gelu",)),
+    ],
+)
+def test_every_entry_point_with_wrong_arguments(script, named):
     # Under ASan a request for all memory is a MemoryError too, as a limit makes it otherwise.
     asan = os.environ.get("ASAN_OPTIONS", "")
     asan += ":allocator_may_return_null=1:max_allocation_size_mb=3000"
     settings = {"PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "165", "OMP_NUM_THREADS": "1"}
     process = subprocess.run(
-        [sys.executable, str(FOLDER / f"{script}.py")],
+        [sys.executable, str(FOLDER / f"{script}.py"), *named],
         capture_output=True,
         text=True,
         errors="replace",

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from helpers.implementations import needs_torch
 from helpers.limits import HANGS_AFTER
+from helpers.needs import needs
 
 import modtree as mt
 
@@ -28,9 +29,7 @@ needs_data = pytest.mark.skipif(
     reason="needs pip install '.[examples]'",
 )
 # A dependency of the package, which some Pythons have no file of: free-threaded 3.13.
-needs_safetensors = pytest.mark.skipif(
-    importlib.util.find_spec("safetensors") is None, reason="needs safetensors"
-)
+needs_safetensors = needs("safetensors")
 
 pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the source tree"),

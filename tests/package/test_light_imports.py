@@ -5,6 +5,7 @@ is asked for.
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import textwrap
 
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -84,7 +86,9 @@ def test_the_drop_in_loads_the_core_and_the_family_of_torch():
     assert of_numpy_side(ours) == set() and len(ours) < 45, sorted(ours)
 
 
-@pytest.mark.parametrize("form", ["safetensors", "torch", "modtree", "old", "ckpt"])
+@pytest.mark.parametrize(
+    "form", ["safetensors", "torch", "modtree", pytest.param("old", marks=needs("torch")), "ckpt"]
+)
 def test_the_command_line_loads_neither_the_numpy_side_nor_torch(form, tmp_path):
     path, other = str(tmp_path / "model.pt"), str(tmp_path / "other.pt")
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
@@ -94,7 +98,7 @@ def test_the_command_line_loads_neither_the_numpy_side_nor_torch(form, tmp_path)
         path = str(tmp_path / "model.safetensors")
         mt.save_file(model, path)
     elif form == "old":
-        torch = pytest.importorskip("torch")
+        torch = importlib.import_module("torch")
         torch.save(mt.to_torch(state), path, _use_new_zipfile_serialization=False)
     else:
         mt.save(
@@ -185,6 +189,7 @@ def test_training_with_torch_is_resumed_without_the_numpy_side():
     assert {f"modtree.{name}" for name in above} & modules == set()
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "name",
     """_batching _ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan

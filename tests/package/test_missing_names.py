@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "missing.md"
@@ -18,8 +19,8 @@ TOOL = ROOT / "tools" / "list_missing"
 pytestmark = pytest.mark.skipif(not TOOL.is_file(), reason="needs the source tree")
 
 
+@needs("torch")
 def test_the_page_is_current():
-    pytest.importorskip("torch")
     version = importlib.metadata.version("torch").partition("+")[0]
     if f"torch {version} " not in PAGE.read_text(encoding="utf-8"):
         pytest.skip(f"the page is of another version than {version}")

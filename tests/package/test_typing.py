@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.needs import needs
 
 import modtree
 import modtree.nn.functional as F
@@ -118,12 +119,6 @@ def test_an_inplace_method_has_the_signature_of_its_operation():
 
 
 # -- stubs -----------------------------------------------------------------------------------------
-
-
-def needs(*modules):
-    return pytest.mark.skipif(
-        any(importlib.util.find_spec(m) is None for m in modules), reason=f"needs {modules}"
-    )
 
 
 def run_tool(*command, cwd=ROOT, **environment):
@@ -300,8 +295,8 @@ def test_there_are_correct_and_wrong_programs():
     assert sum(counts) >= 40
 
 
+@needs("typing_extensions")
 @pytest.mark.parametrize("path", [p for p in PROGRAMS if not expected(p)], ids=lambda p: p.stem)
 def test_a_correct_program_runs(path, tmp_path):
-    pytest.importorskip("typing_extensions")
     done = run_tool(str(path), cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -57,8 +57,8 @@ def changed(data, old, new, count=1):
 
 
 def bomb():
-    """Eight compressed entries of 64 MiB each, in half a megabyte."""
-    zeros = bytes(64 << 20)
+    """Eight compressed entries of 16 MiB each, in an eighth of a megabyte."""
+    zeros = bytes(16 << 20)
     entries = [("a/data.pkl", PICKLED)] + [(f"a/data/{i}", zeros) for i in range(8)]
     return archive(entries, zipfile.ZIP_DEFLATED)
 

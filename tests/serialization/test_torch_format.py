@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
 
-needs_ml_dtypes = pytest.mark.skipif(
-    importlib.util.find_spec("ml_dtypes") is None, reason="needs ml_dtypes"
-)
+needs_ml_dtypes = needs("ml_dtypes")
 
 WAYS = {
     "weights": {"weights_only": True},
@@ -419,6 +418,7 @@ def test_a_file_that_only_writes():
     assert mt.load(io.BytesIO(sink.data))["a"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 @libs
 def test_more_records_than_old_archives_can_have(name, tmp_path):
     count = 66_000

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from helpers.hostile_files import call, name, tuple_of, value
 from helpers.implementations import HAS_TORCH, needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import nn
@@ -102,9 +103,9 @@ def test_they_move_to_meta():
     assert new["strided"].is_meta and isinstance(new["strided"], torch.Tensor)
 
 
+@needs("ml_dtypes")
 @needs_torch
 def test_without_torch_they_are_tensors_of_modtree(tmp_path):
-    pytest.importorskip("ml_dtypes")
     mt.save(leaves(), tmp_path / "file")
     script = (
         "import sys\n"

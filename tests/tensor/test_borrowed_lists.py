@@ -15,8 +15,6 @@ from helpers.collections_at import at_every_collection
 import modtree as mt
 from modtree._C import as_tuple, empty_meta
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 SIZES = 30  # CPython keeps tuples of up to 20: making one of these always allocates
 
 

@@ -16,8 +16,6 @@ from helpers.hostile_keys import Key
 import modtree as mt
 from modtree._C import Op, swap_contents
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 
 def leaf(*shape):
     return mt.ones(*shape, requires_grad=True)

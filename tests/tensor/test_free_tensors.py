@@ -46,8 +46,8 @@ def is_fresh(t):
     )
 
 
-def test_nothing_of_the_old_tensor_is_left():
-    for _ in range(50):
+def test_nothing_of_the_old_tensor_is_left(rounds):
+    for _ in range(rounds(5, 50)):
         held = [full_of_state() for _ in range(20)]
         held.append(mt.ones(2, device="meta"))
         held.append(mt.ones(2).add_(1))

@@ -458,8 +458,7 @@ def test_the_metaclass_is_type():
 # -- what must not change --------------------------------------------------------------------------
 
 
-def test_tensors_of_another_library_are_not_asked():
-    torch = pytest.importorskip("torch")
+def test_tensors_of_another_library_are_not_asked(torch):
     with pytest.raises(TypeError):
         mt.add(mt.ones(2), torch.ones(2))
     theirs = torch.zeros(2).as_subclass(type("Sub", (torch.Tensor,), {}))
@@ -505,15 +504,13 @@ def test_keywords_that_are_no_dict(call):
         lambda torch, a, b: torch.cat([b, a]),
     ],
 )
-def test_functions_of_torch_refuse_tensors_of_modtree(function):
-    torch = pytest.importorskip("torch")
+def test_functions_of_torch_refuse_tensors_of_modtree(function, torch):
     with pytest.raises(TypeError, match=r"another library was called with a modtree\.Tensor"):
         function(torch, mt.ones(2), torch.ones(2))
     assert mt.ones(2).add(1).tolist() == [2, 2]  # and nothing is left behind
 
 
-def test_operations_and_operators_refuse_tensors_of_torch():
-    torch = pytest.importorskip("torch")
+def test_operations_and_operators_refuse_tensors_of_torch(torch):
     for a, b in ((mt.ones(2), torch.ones(2)), (torch.ones(2), mt.ones(2))):
         with pytest.raises(TypeError, match=r"unsupported operand type.* for \*"):
             a * b

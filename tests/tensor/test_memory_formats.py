@@ -71,8 +71,7 @@ def result_of(lib, call, name, format):
 
 @pytest.mark.parametrize("call", FORMAT_CALLS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_formats_as_in_torch(call, format):
-    torch = pytest.importorskip("torch")
+def test_formats_as_in_torch(call, format, torch):
     for name in IMAGES:
         assert result_of(mt, call, name, format) == result_of(torch, call, name, format), name
 

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 
 import modtree as mt
 
@@ -24,8 +25,7 @@ NAMES = [
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
 ]
-has_ml_dtypes = importlib.util.find_spec("ml_dtypes") is not None
-needs_ml_dtypes = pytest.mark.skipif(not has_ml_dtypes, reason="needs ml_dtypes")
+needs_ml_dtypes = needs("ml_dtypes")
 
 
 @pytest.fixture(params=NAMES)
@@ -335,9 +335,9 @@ else:
     assert done.returncode == 0, done.stderr.decode()
 
 
-@needs_ml_dtypes
+@needs("ml_dtypes", "safetensors")
 def test_files_of_safetensors(tmp_path):
-    files = pytest.importorskip("safetensors.numpy")
+    files = importlib.import_module("safetensors.numpy")
     values = mt.tensor([1.5, -2.25]).bfloat16()
     files.save_file({"w": values.numpy()}, tmp_path / "a.safetensors")
     back = mt.from_numpy(files.load_file(tmp_path / "a.safetensors")["w"])

@@ -239,8 +239,7 @@ def outcome(lib, name, keyword):
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
 @pytest.mark.parametrize("name", FACTORIES)
-def test_keywords_of_factories_as_in_torch(name, keyword):
-    torch = pytest.importorskip("torch")
+def test_keywords_of_factories_as_in_torch(name, keyword, torch):
     assert outcome(mt, name, keyword) == outcome(torch, name, keyword)
 
 

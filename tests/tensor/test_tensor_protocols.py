@@ -246,8 +246,7 @@ def test_from_numpy_shares_and_checks():
             change()
 
 
-def test_copies_from_other_libraries():
-    torch = pytest.importorskip("torch")
+def test_copies_from_other_libraries(torch):
     t = mt.zeros(2, 2)
     t.copy_(torch.ones(2, 2, dtype=torch.float64, requires_grad=True))
     assert t.tolist() == [[1, 1], [1, 1]]

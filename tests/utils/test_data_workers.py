@@ -10,6 +10,7 @@ import os
 import numpy as np
 import pytest
 from helpers.implementations import needs_torch
+from helpers.needs import needs
 from helpers.worker_data import Late, Squares, Workers, same, sum_of_squares
 
 import modtree as mt
@@ -274,10 +275,11 @@ def test_worker_init_fn(data):
     [{"batch_size": 2}, {"batch_size": 2, "drop_last": True}, {"batch_size": None}],
     ids=str,
 )
+@needs("torch")
 def test_streams_that_are_shared(n, options):
     results = []
     for name in ("modtree", "torch"):
-        data = pytest.importorskip(f"{name}.utils.data")
+        data = importlib.import_module(f"{name}.utils.data")
         loader = loader_of(data, stream_class(data)(n), num_workers=3, **options)
         results.append([plain(b) for b in loader])
     assert results[0] == results[1]

@@ -18,10 +18,9 @@ def shares(lib, count, parts, **options):
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("count", "parts"), [(8, 2), (10, 3), (11, 4), (2, 5), (1, 4), (7, 1)])
-def test_shares_in_order(count, parts, drop_last):
+def test_shares_in_order(count, parts, drop_last, torch):
     options = {"shuffle": False, "drop_last": drop_last}
     ours = shares(mt, count, parts, **options)
-    torch = pytest.importorskip("torch")
     assert ours == shares(torch, count, parts, **options)
 
 

@@ -6,6 +6,7 @@ under wrappers for several processes.
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import warnings
 
@@ -273,7 +274,7 @@ def test_pickles_of_a_changed_model_name_nothing_of_modtree():
 
 @pytest.fixture
 def one_process(tmp_path):
-    dist = pytest.importorskip("torch.distributed")
+    dist = torch.distributed
     if not dist.is_available() or not dist.is_gloo_available():
         pytest.skip("needs gloo")
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -301,7 +302,7 @@ def test_under_distributed_data_parallel(one_process):
 
 
 def test_under_fully_shard(one_process):
-    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    fsdp = importlib.import_module("torch.distributed.fsdp")
     if not hasattr(fsdp, "fully_shard"):
         pytest.skip("has no fully_shard")
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
@@ -319,7 +320,7 @@ def test_under_fully_shard(one_process):
 @pytest.mark.filterwarnings("ignore:FSDP is switching to use `NO_SHARD`:UserWarning")
 @pytest.mark.parametrize("original", [True, False])
 def test_under_fully_sharded_data_parallel(one_process, original):
-    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    fsdp = importlib.import_module("torch.distributed.fsdp")
     net = Net()
     expected, x = net(X), X.clone().requires_grad_()
     wrapped = fsdp.FullyShardedDataParallel(

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
+from helpers.needs import needs
 
 import modtree as mt
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-@pytest.fixture
-def needs_files():
-    pytest.importorskip("safetensors")
 
 
 class Block(nn.Module):
@@ -67,7 +64,7 @@ def prefixed(prefix, model):
 
 
 @pytest.mark.parametrize("largest", [None, 200])
-def test_a_file_and_back(needs_files, largest, tmp_path):
+def test_a_file_and_back(safetensors, largest, tmp_path):
     model, other = Net(is_tied=True), Net(is_tied=True)
     mt.save_file(model, tmp_path / "model.safetensors", max_shard_size=largest)
     read = mt.load_file(tmp_path)
@@ -78,10 +75,10 @@ def test_a_file_and_back(needs_files, largest, tmp_path):
     assert not mt.compare(model, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
-def test_a_model_on_meta_takes_the_tensors_of_a_file(needs_files, name, tmp_path):
-    if name == "bfloat16":
-        pytest.importorskip("ml_dtypes")
+@pytest.mark.parametrize(
+    "name", ["float32", pytest.param("bfloat16", marks=needs("ml_dtypes")), "float16"]
+)
+def test_a_model_on_meta_takes_the_tensors_of_a_file(safetensors, name, tmp_path):
     model = Net().to(getattr(torch, name))
     mt.save_file(model, tmp_path / "a.safetensors")
     with torch.device("meta"):
@@ -102,11 +99,11 @@ def test_a_file_of_torch(tmp_path):
     assert_same(model, other)
 
 
-def test_the_library_reads_what_is_written(needs_files, tmp_path):
-    safetensors = pytest.importorskip("safetensors.torch")
+def test_the_library_reads_what_is_written(safetensors, tmp_path):
+    library = importlib.import_module("safetensors.torch")
     model, other = Net(is_tied=True), Net(is_tied=True)
     mt.save_file(model, tmp_path / "a.safetensors")
-    assert safetensors.load_model(other, tmp_path / "a.safetensors") == (set(), [])
+    assert library.load_model(other, tmp_path / "a.safetensors") == (set(), [])
     assert_same(model, other)
 
 

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.needs import needs
 
 import modtree as mt
 import modtree.nn.functional as F
@@ -111,8 +112,8 @@ def test_bfloat16_stays():
     np.testing.assert_array_equal(np.asarray(net.weight, np.float32), expected)
 
 
+@needs("ml_dtypes")
 def test_numpy_parameters_of_bfloat16_become_arrays_of_it():
-    pytest.importorskip("ml_dtypes")
     net = nn.Linear(3, 4).to(mt.bfloat16)
     mt.to_family(net, "jax")
     assert net.weight.dtype == jnp.bfloat16
