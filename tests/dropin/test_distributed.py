@@ -29,6 +29,7 @@ def has_gloo() -> bool:
 pytestmark = [needs_torch, pytest.mark.skipif(not has_gloo(), reason="needs torch with gloo")]
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", names(distributed=True))
 def test_two_processes_plain_and_under_the_dropin(name, tmp_path):
     for side in ("plain", "dropin"):
@@ -38,6 +39,7 @@ def test_two_processes_plain_and_under_the_dropin(name, tmp_path):
     assert set(plain.facts) == {"process 0", "process 1"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not EXAMPLE.is_file(), reason="needs the source tree")
 @pytest.mark.parametrize("method", ["ddp", "fsdp"])
 def test_example_trains_and_goes_on_from_its_checkpoint(method, tmp_path):

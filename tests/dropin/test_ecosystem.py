@@ -29,11 +29,13 @@ def both(name, tmp_path, *arguments):
     return plain, run(name, True, tmp_path / "dropin", *arguments)
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize("name", [program(name) for name in names()])
 def test_same_bits_plain_and_under_the_dropin(name, tmp_path):
     assert compared(*both(name, tmp_path)) == []
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("writer", [False, True], ids=["plain writes", "dropin writes"])
 def test_files_of_modules_go_both_ways(writer, tmp_path):
     for folder in ("files", "write", "read", "same"):

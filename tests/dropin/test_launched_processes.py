@@ -144,6 +144,7 @@ def counted(ended: Ended) -> list[tuple[int, int]]:
     return [(int(others or 0), int(calls)) for others, calls in re.findall(pattern, ended.err)]
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_a_launcher_gives_each_process_the_native_class(place, name):
     inside, around, count = LAUNCHERS[name]()

@@ -96,6 +96,7 @@ def test_a_checkout_has_a_name_without_git(tmp_path, monkeypatch):
     assert name_of(tmp_path) == tmp_path.name
 
 
+@pytest.mark.slow
 def test_tests_are_compared_by_their_ids(tmp_path):
     suite = checkout(tmp_path / "suite", SUITE)
     page = tmp_path / "page.md"

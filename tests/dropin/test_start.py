@@ -145,6 +145,7 @@ def test_a_report_follows_all_that_the_program_says(tmp_path):
     assert ran.stderr == "modtree run: the program did not import torch.nn\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imports", ["", "import torch; work(100)"], ids=["children", "all"])
 def test_a_report_counts_what_children_did(tmp_path, imports):
     """Those of multiprocessing, forked before or after the import of torch, and other Pythons."""

@@ -23,6 +23,7 @@ def differential():
     return differential
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize("kind", ["modtree", "modtree-torch"])
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
 def test_same_as_torch(differential, kind, first):

@@ -221,6 +221,7 @@ def allowed(path, message):
     )
 
 
+@pytest.mark.slow
 @needs("mypy")
 def test_stubtest(tmp_path):
     done = run_tool(

@@ -95,6 +95,7 @@ def in_a_process(code, **variables):
     return done.stdout.strip(), done.stderr.strip()
 
 
+@pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "variables",
     [

@@ -99,6 +99,7 @@ def close(ours: Any, theirs: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow(keep=40)
 @pytest.mark.parametrize("key", sorted(CASES))
 def test_values_and_gradients_are_those_of_torch(key):
     name = key.partition(":")[0]

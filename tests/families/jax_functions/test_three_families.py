@@ -81,6 +81,7 @@ def test_ported_models_give_the_same_in_all_families(examples, name, tmp_path):
             np.testing.assert_allclose(states[other][key], value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_gpt2_generates_the_same_text_in_all_families(examples):
     file = examples.load("gpt2")
     mt.manual_seed(1)
