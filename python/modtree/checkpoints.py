@@ -31,6 +31,7 @@ def save_file(
     max_shard_size: int | str | None = None,
     progress: bool | None = None,
     atomic: bool = True,
+    overwrite: bool = False,
 ) -> None:
     """Writes a model or a state dict as a safetensors file, which holds nothing that could run.
 
@@ -56,15 +57,18 @@ def save_file(
             long.
         atomic: False writes into the file itself, for folders in which no file can be made or
             replaced. The file is damaged if that is interrupted. It is a single file.
+        overwrite: Whether files may be replaced in whose maps some of the tensors are, and which
+            hold more than is written.
 
     Raises:
         CheckpointError: An entry cannot be written: a dtype that the format has not, a tensor
-            without values, a value that JSON cannot say.
+            without values, a value that JSON cannot say. Or something would be lost of a file in
+            which the tensors are.
         OSError: The file cannot be written; what was there is there still.
     """
     from modtree.files.checkpoint.save import save_state
 
-    save_state(model_or_state_dict, path, metadata, max_shard_size, progress, atomic)
+    save_state(model_or_state_dict, path, metadata, max_shard_size, progress, atomic, overwrite)
 
 
 def load_file(
@@ -125,6 +129,7 @@ def convert(
     progress: bool | None = None,
     atomic: bool = True,
     large_header: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
     tensor nor plain is left out.
@@ -141,9 +146,12 @@ def convert(
         progress: Whether to show a progress bar, as in :func:`save_file`.
         atomic: False writes into the file itself, as in :func:`save_file`.
         large_header: Whether a large safetensors header is read, as in :func:`load_file`.
+        overwrite: Whether files of the source may be replaced by less than they hold: without some
+            entries or parts, or in another dtype.
 
     Raises:
-        CheckpointError: The source is damaged, or the format has no place for what it holds.
+        CheckpointError: The source is damaged, the format has no place for what it holds, or
+            something of it would be lost.
         OSError: A file cannot be opened or written.
     """
     from modtree.files.checkpoint.convert import convert as write_again
@@ -160,6 +168,7 @@ def convert(
         progress=progress,
         atomic=atomic,
         large_header=large_header,
+        overwrite=overwrite,
     )
 
 

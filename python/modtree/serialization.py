@@ -14,6 +14,7 @@ from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.other_files import HEAD, text_in, what_it_is
 from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.sources.errors import is_address, shown_name
@@ -33,6 +34,7 @@ def save(
     *,
     format: str = "modtree",
     atomic: bool = True,
+    overwrite: bool = False,
 ) -> None:
     """Writes an object, such as a dict of state dicts, with the tensors in it.
 
@@ -55,8 +57,11 @@ def save(
         format: "modtree" for a pickle, or "torch".
         atomic: False writes into the file itself, for folders in which no file can be made or
             replaced. The file is damaged if that is interrupted.
+        overwrite: Whether a file may be replaced in whose map some of the tensors are, and which
+            holds more than is written.
 
     Raises:
+        CheckpointError: Something would be lost of a file in which the tensors are.
         TypeError: With "torch": something in the object is of another type; its place is named.
         ValueError: There is no such format; or a number, or the way in which tensors share memory,
             does not fit that of torch.
@@ -74,6 +79,7 @@ def save(
             f"writes safetensors"
         )
     if isinstance(f, (str, os.PathLike)):
+        check_replaced(f, OfTensors(obj), overwrite, atomic)
         with atomic_file(f, atomic) as file:
             write(file)
     else:

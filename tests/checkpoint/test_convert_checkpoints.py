@@ -164,13 +164,13 @@ import modtree.files.checkpoint.convert as home
 
 mt.save_file({"a": mt.ones(3)}, sys.argv[2])
 for options in ({}, {"dtype": "bfloat16"}):  # what is imported on first use
-    home.convert(sys.argv[2], sys.argv[2], **options)
+    home.convert(sys.argv[2], sys.argv[2], overwrite=True, **options)
 with open("/proc/self/status") as file:
     used = next(int(line.split()[1]) for line in file if line.startswith("VmSize"))
 limit = used * 1024 + 120_000_000
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 home.convert(sys.argv[1], sys.argv[2], max_shard_size="50MB")
-home.convert(sys.argv[2], sys.argv[2], dtype="bfloat16")
+home.convert(sys.argv[2], sys.argv[2], dtype="bfloat16", overwrite=True)
 """
 
 

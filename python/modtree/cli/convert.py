@@ -24,9 +24,8 @@ from modtree.cli.options import (
 )
 from modtree.core.loading.rename import rename_function
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.checkpoint.convert import convert
+from modtree.files.checkpoint.convert import convert, left_out
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
-from modtree.files.pickled.stand_in import holds_stand_in
 from modtree.files.sources.source import source_of
 from modtree.inspection.phrases import bytes_text
 from modtree.inspection.printable import printable
@@ -36,7 +35,8 @@ __all__ = ["execute", "fill"]
 _DESCRIPTION = """\
 Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
 as torch has it, in one file or in shards with an index, in another dtype, under other keys. The new
-files take the place of old ones when they are complete.
+files take the place of old ones when they are complete. Those that are being read are not replaced
+by less than they hold.
 """
 _EXAMPLES = """\
     modtree convert model.pt model.safetensors
@@ -93,6 +93,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write into OUT itself, where its folder allows no new file: damaged if interrupted",
     )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace what is read even if something in it is left out, or loses its dtype",
+    )
     add_at(parser)
     add_join(parser)
     add_large_header(parser)
@@ -105,7 +110,10 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     source = source_of(options.source, options.large_header)
     with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
-        left_out = _left_out(checkpoint, rename)
+        not_wanted = []
+        if rename is not None:
+            not_wanted = [key for key in checkpoint.keys() if rename(key) is None]
+        leaves_out = left_out(checkpoint, not_wanted)
     try:
         convert(
             source,
@@ -117,26 +125,14 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             at=options.at,
             join=rules,
             atomic=not options.in_place,
+            overwrite=options.overwrite,
         )
     except CheckpointError:
         raise
     except (TypeError, ValueError) as error:  # options that do not fit
         raise Trouble(str(error)) from error
-    _say(options, left_out)
+    _say(options, leaves_out)
     return SAME
-
-
-def _left_out(
-    checkpoint: Checkpoint, rename: Callable[[str], str | None] | None
-) -> dict[str, list[str]]:
-    """What the checkpoint has that is not written, by the reason."""
-    found = {}
-    if rename is not None:
-        found["not wanted"] = [key for key in checkpoint.keys() if rename(key) is None]
-    found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
-    foreign = [key for key, value in checkpoint.raw_values.items() if holds_stand_in(value)]
-    found["neither tensors nor plain"] = foreign
-    return {reason: keys for reason, keys in found.items() if keys}
 
 
 def _rename(
@@ -170,7 +166,7 @@ def _wanted(options: argparse.Namespace) -> str:
     return wanted + (f", without {' or '.join(options.drop)}" if options.drop else "")
 
 
-def _say(options: argparse.Namespace, left_out: dict[str, list[str]]) -> None:
+def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]]) -> None:
     with open_checkpoint(options.target) as written:
         entries = written.entries.values()
         files = sorted({str(entry.file) for entry in entries})
@@ -182,12 +178,12 @@ def _say(options: argparse.Namespace, left_out: dict[str, list[str]]) -> None:
                 "entries": len(written.keys()),
                 "nbytes": nbytes,
                 "files": files,
-                "left_out": left_out,
+                "left_out": leaves_out,
             }
             print(json.dumps(answer, indent=1))
         else:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
-            for reason, keys in left_out.items():
+            for reason, keys in leaves_out.items():
                 more = f" and {len(keys) - _FEW} more" if len(keys) > _FEW else ""
                 names = ", ".join(printable(key) for key in keys[:_FEW])
                 print(f"left out, {reason}: {names}{more}")

@@ -31,11 +31,12 @@ from modtree.files.checkpoint.dtypes import (
 )
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree.files.checkpoint.record import Record
+from modtree.files.checkpoint.replacing import OfCheckpoint
 from modtree.files.checkpoint.save import full_metadata, write_checkpoint
 from modtree.files.checkpoint.shards import as_size
 from modtree.files.pickled.stand_in import holds_stand_in
 
-__all__ = ["convert"]
+__all__ = ["convert", "left_out"]
 
 _ENDINGS = {
     ".safetensors": "safetensors",
@@ -61,6 +62,7 @@ def convert(
     progress: bool | None = None,
     atomic: bool = True,
     large_header: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """See modtree.checkpoints.convert."""
     path, format = _target(target, format)  # noqa: A001
@@ -69,7 +71,7 @@ def convert(
     with open_checkpoint(source, at, join, large_header=large_header) as checkpoint:
         checkpoint.compare_checksums()
         values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
-        keys, record = _renamed(checkpoint, rename, values)
+        keys, record, not_wanted = _renamed(checkpoint, rename, values)
         if at is not None and not keys and not record.values:
             reason = f"its part {at!r:.100} has nothing that can be written"
             raise CheckpointError(reason, checkpoint.path)
@@ -83,18 +85,26 @@ def convert(
             contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
         else:
             contents = _safetensors(checkpoint, keys, record, types, path)
-        if not atomic:
-            _check_apart(checkpoint, path)
-        write_checkpoint(path, contents, largest, progress, atomic)
+        lost = left_out(checkpoint, not_wanted)
+        changed = [old for new, old in keys.items() if types[new] != checkpoint.entries[old].dtype]
+        if changed:
+            lost[f"{name} now"] = changed
+        reading = OfCheckpoint(source, checkpoint, lost)
+        write_checkpoint(path, contents, reading, largest, progress, atomic, overwrite)
 
 
-def _check_apart(checkpoint: Checkpoint, path: str) -> None:
-    for file in {entry.file for entry in checkpoint.entries.values()}:
-        if os.path.exists(path) and os.path.exists(file) and os.path.samefile(file, path):
-            raise ValueError(
-                f"{path}: atomic=False writes into the file itself, which is being read: name "
-                f"another target"
-            )
+def left_out(checkpoint: Checkpoint, not_wanted: list[str]) -> dict[str, list[str]]:
+    """What a checkpoint has that is not written, by the reason.
+
+    Args:
+        checkpoint: The checkpoint.
+        not_wanted: Keys that get no new one.
+    """
+    found = {"not wanted": not_wanted}
+    found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    foreign = [key for key, value in checkpoint.raw_values.items() if holds_stand_in(value)]
+    found["neither tensors nor plain"] = foreign
+    return {reason: keys for reason, keys in found.items() if keys}
 
 
 def _target(target: Any, format: str | None) -> tuple[str, str]:  # noqa: A002
@@ -131,8 +141,10 @@ def _target_dtype(checkpoint: Checkpoint, key: str, name: str | None) -> str:
 
 def _renamed(
     checkpoint: Checkpoint, rename: Any, values: Mapping[str, Any]
-) -> tuple[dict[str, str], Record]:
-    """New key -> key in the checkpoint, for what is written as tensors; and the rest."""
+) -> tuple[dict[str, str], Record, list[str]]:
+    """New key -> key in the checkpoint, for what is written as tensors; the rest; and the keys that
+    get no new one.
+    """
     state = StateDict((key, key) for key in checkpoint.keys())
     if checkpoint.versions is not None:
         state._metadata = checkpoint.versions
@@ -140,6 +152,7 @@ def _renamed(
         state = rename_keys(state, rename)
     record = Record(versions=getattr(state, "_metadata", None))
     new_of = {old: new for new, old in state.items()}
+    not_wanted = [key for key in checkpoint.keys() if key not in new_of]
     keys = {new: old for new, old in state.items() if old in checkpoint.entries}
     for place, (new, old) in enumerate(state.items()):
         if old in checkpoint.entries:
@@ -157,7 +170,7 @@ def _renamed(
         else:
             record.values[new] = values[old]
         record.places[new] = place
-    return keys, record
+    return keys, record, not_wanted
 
 
 def _renamed_view(checkpoint: Checkpoint, key: str, new_of: Mapping[str, str]) -> View:

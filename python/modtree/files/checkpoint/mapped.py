@@ -14,7 +14,15 @@ from typing import Any
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.sources.stores import BytesStore, StoreFile
 
-__all__ = ["FileMap", "MappedFiles", "Window", "is_in_use", "map_file", "open_regular"]
+__all__ = [
+    "FileMap",
+    "MappedFiles",
+    "Window",
+    "is_in_use",
+    "map_file",
+    "maps_in_use",
+    "open_regular",
+]
 
 # Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -62,6 +70,11 @@ def map_file(file: Any) -> FileMap:
     made.status = os.fstat(file.fileno())
     _IN_USE.add(made)
     return made
+
+
+def maps_in_use() -> list[FileMap]:
+    """The maps of this process that are open."""
+    return [found for found in list(_IN_USE) if not found.closed]
 
 
 def is_in_use(file: Any) -> bool:

@@ -34,6 +34,7 @@ from modtree.files.checkpoint.leaves import leaves_of
 from modtree.files.checkpoint.progress import progress_bar
 from modtree.files.checkpoint.reader import INDEX_ENDING
 from modtree.files.checkpoint.record import RECORD_KEY, Record
+from modtree.files.checkpoint.replacing import OfTensors, Reading, check_replaced
 from modtree.files.checkpoint.shards import as_size, is_shard_of, shard_names, split
 
 __all__ = ["full_metadata", "save_state", "target_path", "write_checkpoint"]
@@ -46,6 +47,7 @@ def save_state(
     max_shard_size: Any,
     progress: bool | None,
     atomic: bool,
+    overwrite: bool,
 ) -> None:
     """See modtree.save_file."""
     file = target_path(path)
@@ -56,7 +58,8 @@ def save_state(
         contents = SafetensorsContents(
             leaves.tensors, leaves.pieces, full_metadata(metadata, leaves.tensors, record, file)
         )
-        write_checkpoint(file, contents, largest, progress, atomic)
+        reading = OfTensors(state)
+        write_checkpoint(file, contents, reading, largest, progress, atomic, overwrite)
 
 
 def target_path(path: Any) -> str:
@@ -110,18 +113,27 @@ def full_metadata(
 
 
 def write_checkpoint(
-    path: str, contents: Contents, largest: int | None, progress: bool | None, atomic: bool
+    path: str,
+    contents: Contents,
+    reading: Reading,
+    largest: int | None,
+    progress: bool | None,
+    atomic: bool,
+    overwrite: bool,
 ) -> None:
     """Writes a checkpoint, in several files where one would be larger than wanted.
 
     Args:
         path: Of its file, or of what would be its file.
         contents: What to write.
+        reading: What is read for it.
         largest: The most bytes of tensors in a file; None writes one file.
         progress: Whether to show a bar.
         atomic: Whether the file takes the place of the old one when it is complete.
+        overwrite: Whether something of what is read may be lost.
     """
     groups = split(contents.sizes.items(), largest)
+    check_replaced(path, reading, overwrite, atomic, _replaced_with(path, len(groups) > 1))
     total = sum(contents.sizes.values())
     with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
         if len(groups) > 1:
@@ -139,6 +151,15 @@ def write_checkpoint(
             if os.path.exists(path):  # else another process has put its shards in its place
                 _remove(path + INDEX_ENDING)
                 _remove_shards(path)
+
+
+def _replaced_with(path: str, in_shards: bool) -> list[str]:
+    """The files that are replaced or removed when a checkpoint is written to a path."""
+    index, folder = path + INDEX_ENDING, os.path.dirname(path)
+    if not in_shards and not os.path.exists(index):
+        return []
+    shards = sorted(name for name in os.listdir(folder or ".") if is_shard_of(name, path))
+    return [index, *(os.path.join(folder, name) for name in shards)]
 
 
 def _write_shards(

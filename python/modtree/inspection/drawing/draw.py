@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
+from modtree.files.checkpoint.atomic import atomic_file
+from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.inspection.drawing import dot, mermaid, svg
 from modtree.inspection.drawing.outline import make_outline
 from modtree.inspection.tree import read_tree
@@ -56,8 +57,14 @@ def draw(
     drawing = Drawing(_WRITERS[media_type](outline, shapes, direction, theme))
     drawing.media_type = media_type
     if path is not None:
-        Path(path).write_text(drawing, encoding="utf-8", newline="\n")
+        _write(drawing, path, model)
     return drawing
+
+
+def _write(drawing: str, path: str | os.PathLike[str], model: Any) -> None:
+    check_replaced(path, OfTensors(model, is_written=False), None)
+    with atomic_file(path) as file:
+        file.write(drawing.encode())
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
