@@ -17,8 +17,10 @@ from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
+from modtree.files.pickled.writing import dump
 from modtree.files.sources.errors import is_address, shown_name
 from modtree.files.sources.source import opened_as_it_is
+from modtree.files.torch.leaves import TrustingUnpickler
 from modtree.files.torch.load import count_tensors, form_of, load_object
 from modtree.files.torch.writer import prepared
 from modtree.types import FileLike
@@ -71,7 +73,7 @@ def save(
     elif format == "modtree":
 
         def write(file: Any) -> None:
-            pickle_module.dump(obj, file, protocol=pickle_protocol)
+            dump(obj, file, pickle_module, pickle_protocol)
 
     else:
         raise ValueError(
@@ -181,7 +183,9 @@ def _load_file(
         raise UnpicklingError(f"the file is {form}: read it with modtree.load_file(path)")
     file.seek(start)
     if everything and form_of(head) == "pickle":
-        return (pickle if pickle_module is None else pickle_module).load(file, **options)
+        if pickle_module in (None, pickle):
+            return TrustingUnpickler(file, **options).load()
+        return pickle_module.load(file, **options)
     try:
         return load_object(file, TensorBuilder, options, everything, mapped, tolerant)
     except Refused as error:

@@ -33,6 +33,19 @@ _Tracer = jax.core.Tracer
 _ArrayImpl = importlib.import_module("jax._src.array").ArrayImpl
 _Shape = jax.ShapeDtypeStruct
 
+
+def _class_of_keys() -> Any:
+    """The class of arrays of keys, which has had two homes; None where it has another one."""
+    for home in ("jax._src.random.prng", "jax._src.prng"):
+        try:
+            return importlib.import_module(home).PRNGKeyArray
+        except (ImportError, AttributeError):
+            continue
+    return None
+
+
+_KeyArray = _class_of_keys()
+
 _MARKS = ("_is_param", "_is_buffer", "persistent", "requires_grad")
 
 
@@ -131,7 +144,44 @@ def _copy(array: Any) -> Any:
     return mark(array.__copy__(), **marks_of(array))
 
 
+def _reduce_key(key: Any) -> tuple[Any, ...]:
+    """Keys of random numbers: the name of their algorithm, their numbers, and their marks."""
+    algorithm = jax.random.key_impl(key)
+    if not isinstance(algorithm, str):  # one that a program made
+        return key.__reduce_ex__(2)
+    return _rebuild_key, (algorithm, np.asarray(jax.random.key_data(key)), marks_of(key))
+
+
+def _rebuild_key(algorithm: str, data: np.ndarray, marks: dict[str, Any]) -> Any:
+    return mark(key_of(algorithm, data), **marks)
+
+
+def key_of(algorithm: str, data: np.ndarray) -> Any:
+    """The keys of random numbers with this data."""
+    return jax.random.wrap_key_data(data, impl=algorithm)
+
+
+def array_of_numpy(array: np.ndarray) -> Any:
+    """An array with these values."""
+    return jnp.asarray(array)
+
+
+def _reduce_shape(shape: Any) -> tuple[Any, ...]:
+    """Shape and dtype, where that is all."""
+    plain = jax.ShapeDtypeStruct(shape.shape, shape.dtype)
+    if shape != plain or not isinstance(shape.dtype, np.dtype):
+        return shape.__reduce_ex__(2)
+    return _rebuild_shape, (shape.shape, shape.dtype)
+
+
+def _rebuild_shape(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
 copyreg.pickle(_ArrayImpl, _reduce)
+copyreg.pickle(_Shape, _reduce_shape)
+if _KeyArray is not None:
+    copyreg.pickle(_KeyArray, _reduce_key)
 # Before `__copy__` and `__deepcopy__`, and for copies of modules that Python makes too.
 copy._copy_dispatch[_ArrayImpl] = _copy  # type: ignore[attr-defined]
 copy._deepcopy_dispatch[_ArrayImpl] = _deepcopy  # type: ignore[attr-defined]

@@ -96,5 +96,7 @@ def write_index(path: str, files: Mapping[str, str], metadata: Mapping[str, Any]
         except UnicodeEncodeError as error:
             wrong = error.object[error.start]
             raise CheckpointError(
-                f"keys are written as UTF-8, which has no {wrong!a}", path
+                f"keys are written as UTF-8, which has no {wrong!a}",
+                path,
+                next((key for key in files if wrong in key), None),
             ) from None

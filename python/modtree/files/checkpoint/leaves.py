@@ -182,6 +182,10 @@ def _read(value: Any, key: str, path: str) -> tuple[FileDtype, Any] | None:
     if type(value) in _plain_types():
         name, source = value.dtype.name, None if value.is_meta else value._array
     elif isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            raise CheckpointError(
+                "safetensors files have no masks: write .data and .mask, or .filled()", path, key
+            )
         name, source = value.dtype.name, value
     else:
         family = family_of(value)
@@ -212,18 +216,20 @@ def _source(value: Any, family: Any, key: str, path: str) -> Any:
     """The bits of a tensor of torch, or the tensor where they are on another device; the array of
     a tensor of another library.
     """
-    if family.name != "torch":
-        return np.asarray(family.to_numpy(value))
-    value = value.detach()
-    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
-        raise CheckpointError(
-            f"safetensors files have dense tensors only, and this is one of {value.layout} and "
-            f"{value.dtype}: convert it with .to_dense() or .dequantize()",
-            path,
-            key,
-        )
-    value = value.resolve_conj().resolve_neg()
+    is_of_torch = family.name == "torch"
+    if is_of_torch:
+        value = value.detach()
+        if value.layout is not sys.modules["torch"].strided or value.is_quantized:
+            raise CheckpointError(
+                f"safetensors files have dense tensors only, and this is one of {value.layout} and "
+                f"{value.dtype}: convert it with .to_dense() or .dequantize()",
+                path,
+                key,
+            )
+        value = value.resolve_conj().resolve_neg()
     try:
+        if not is_of_torch:
+            return np.asarray(family.to_numpy(value))
         return _bits(value) if value.is_cpu else value
     except (RuntimeError, TypeError, NotImplementedError, KeyError) as error:
         raise CheckpointError(

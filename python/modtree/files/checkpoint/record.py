@@ -29,6 +29,10 @@ _ADVICE = (
 )
 
 
+#: Of numbers that Python reads as text.
+_MOST_BITS = 14_000
+
+
 @dataclass
 class Record:
     """The attributes of a :class:`Checkpoint` of these names."""
@@ -95,10 +99,22 @@ def _not_json(value: Any) -> str | None:
             for key, part in value.items():
                 if type(key) is not str:
                     return f"dict with a key such as {shortened(key)}"
-                waiting.append(part)
+                waiting += (part, key)
+        elif type(value) is str and not _is_unicode(value):
+            return f"text such as {shortened(value)}"
+        elif type(value) is int and value.bit_length() > _MOST_BITS:
+            return f"number of {value.bit_length():,} bits"
         elif value is not None and type(value) not in (str, int, float, bool):
             return getattr(value, "shown_as", type(value).__name__)
     return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _short_versions(versions: Any, path: str) -> dict[str, Any]:

@@ -7,8 +7,11 @@ import abc
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from modtree import _C
 from modtree.files.pickled.plain import require
+from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import (
     DeviceRecord,
     SizeRecord,
@@ -66,6 +69,16 @@ class Builder(abc.ABC):
     def is_device(self, value: Any) -> bool:
         """Did :meth:`device` make it?"""
         return type(value) is type(self.device("cpu", None))
+
+    def jax_array(self, array: np.ndarray) -> Any:
+        """An array of jax of a dtype that tensors do not have."""
+        text = f"array of {array.dtype.name} {list(array.shape)}"
+        return StandIn("jax.Array", ()).described("jax.Array", text, {"values": array})
+
+    def jax_key(self, algorithm: str, data: np.ndarray) -> Any:
+        """An array of jax's keys of random numbers."""
+        text = f"keys of {algorithm:.80} {list(data.shape[:-1])}"
+        return StandIn("jax.random.key", ()).described("jax.random.key", text, {"data": data})
 
 
 class ClassName:

@@ -52,6 +52,9 @@ class OwnNames:
             (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", self._meta_tensor),
             (("jax._src.array",), "_reconstruct_array", self._jax_array),
             (("modtree.families.jax",), "_rebuild", self._jax_parameter),
+            (("modtree.families.jax",), "_rebuild_key", self._jax_key),
+            (("modtree.families.jax",), "_rebuild_shape", self._jax_shape),
+            (("modtree.families.jax",), "ParameterShape", self._jax_parameter_shape),
         )
         self.names = {(module, name): value for modules, name, value in table for module in modules}
         self.makers = {value: value for _, _, value in table}
@@ -100,7 +103,27 @@ class OwnNames:
         )
         reconstruct(*arguments)
         require(type(of_type) is dict, "the type of an array of jax")
-        return self._builder.tensor(record_of_array(array_of_state(state), False))
+        array = array_of_state(state)
+        if array.dtype.name in _C._dtypes or array.dtype.name in _C._stored_dtypes:
+            return self._builder.tensor(record_of_array(array, False))
+        require(array.dtype.kind == "V", "the dtype of an array of jax")
+        return self._builder.jax_array(array)
+
+    def _jax_key(self, algorithm: Any, data: Any, marks: Any) -> Any:
+        require(type(algorithm) is str and type(data) is np.ndarray, "a key of jax")
+        require(type(marks) is dict, "the marks of a key of jax")
+        return self._builder.jax_key(algorithm, data)
+
+    def _jax_shape(self, shape: Any, dtype: Any) -> Any:
+        return self._jax_meta(shape, dtype, False, "Tensor")
+
+    def _jax_parameter_shape(self, shape: Any, dtype: Any, requires_grad: Any) -> Any:
+        return self._jax_meta(shape, dtype, requires_grad, "Parameter")
+
+    def _jax_meta(self, shape: Any, dtype: Any, requires_grad: Any, kind: str) -> Any:
+        require(isinstance(dtype, np.dtype), "a shape of jax without a dtype")
+        known = known_dtype(dtype.name)
+        return self._meta_tensor(self._builder.classes[kind], shape, known, requires_grad)
 
     def _jax_parameter(self, marks: Any, function: Any, arguments: Any) -> Any:
         require(function == self._jax_array and type(arguments) is tuple, "a parameter of jax")

@@ -6,6 +6,7 @@ make objects of a file's arguments after checking them.
 from __future__ import annotations
 
 import collections
+import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = [
     "array_over",
     "check_bools",
     "check_sizes",
+    "class_of_ml_dtypes",
     "known_dtype",
     "plain_unpickler",
     "reconstruct",
@@ -66,7 +68,30 @@ _UNITS = frozenset(
 )
 
 
+#: Numbers of the package ml_dtypes that tensors do not have, and arrays do.
+_OF_ARRAYS = frozenset(
+    ("int1", "int2", "int4", "uint1", "uint2", "uint4", "float4_e2m1fn", "float6_e2m3fn")
+) | {"float6_e3m2fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz"}
+
+
+def class_of_ml_dtypes(name: str) -> type:
+    """The class of such numbers.
+
+    Raises:
+        KeyError: There is none, or the package is not installed.
+    """
+    if name not in _OF_ARRAYS:
+        raise KeyError(name)
+    try:
+        return getattr(importlib.import_module("ml_dtypes"), name)
+    except (ImportError, AttributeError):
+        raise KeyError(name) from None
+
+
 def _dtype(code: Any, align: Any = False, copy: Any = True) -> Unfinished:
+    if type(code) is type and code.__module__ == "ml_dtypes":
+        of_package = np.dtype(code)
+        return Unfinished(lambda state: _checked_stored(of_package, state))
     if isinstance(code, _C.dtype):  # what the names of ml_dtypes are here
         stored = _stored_dtype(code)
         return Unfinished(lambda state: _checked_stored(stored, state))

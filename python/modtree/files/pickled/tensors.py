@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
+
+import numpy as np
 
 from modtree import _C
 from modtree._tensor.devices import as_device, device
@@ -12,7 +15,7 @@ from modtree._tensor.tensor import Size, Tensor
 from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.files.pickled.builder import Builder
 from modtree.files.pickled.plain import set_attributes
-from modtree.files.pickled.unpickle import Refused
+from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.torch.records import (
     DeviceRecord,
     SizeRecord,
@@ -76,6 +79,24 @@ class TensorBuilder(Builder):
 
     def is_device(self, value: Any) -> bool:
         return isinstance(value, device)
+
+    def jax_array(self, array: np.ndarray) -> Any:
+        return _made_by_jax("array_of_numpy", array)
+
+    def jax_key(self, algorithm: str, data: np.ndarray) -> Any:
+        return _made_by_jax("key_of", algorithm, data)
+
+
+def _made_by_jax(name: str, *arguments: Any) -> Any:
+    """What a function makes that is imported when a file holds the first such value."""
+    try:
+        make = getattr(importlib.import_module("modtree.families.jax"), name)
+    except ImportError:
+        raise Refused("the file contains arrays of jax, which is not installed") from None
+    try:
+        return make(*arguments)
+    except (TypeError, ValueError) as error:
+        raise UnpicklingError(f"the file is damaged: an array of jax: {error}") from None
 
 
 def with_tensors(value: Any, storages: Any) -> Any:

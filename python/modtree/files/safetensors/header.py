@@ -224,9 +224,12 @@ def header_bytes(
     try:
         text = f"{{{','.join(parts)}}}".encode()
     except UnicodeEncodeError as error:
+        wrong = error.object[error.start]
+        texts = [*((key, key) for key in tensors), *((k, k + v) for k, v in metadata.items())]
         raise CheckpointError(
-            f"keys and metadata are written as UTF-8, which has no {error.object[error.start]!a}",
+            f"keys and metadata are written as UTF-8, which has no {wrong!a}",
             path,
+            next((key for key, text in texts if wrong in text), None),
         ) from None
     text += b" " * (-len(text) % 8)
     if len(text) > LONGEST_HEADER:

@@ -6,18 +6,19 @@ that were torch's: they are tensors of torch again where torch is installed and 
 from __future__ import annotations
 
 import importlib
+import pickle
 from typing import Any
 
 from modtree.files.pickled.builder import Builder
 from modtree.files.pickled.own_names import OwnNames
-from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES
+from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, class_of_ml_dtypes
 from modtree.files.pickled.tolerant import TolerantUnpickler
 from modtree.files.pickled.unpickle import Unpickler
 from modtree.files.torch.inline_storage import storage_in
 from modtree.files.torch.names import TorchNames
 from modtree.files.torch.storages import InlineStorages, StorageKind
 
-__all__ = ["unpickler_of_leaves"]
+__all__ = ["TrustingUnpickler", "unpickler_of_leaves"]
 
 _WITH_TORCH = "modtree.files.torch.torch_builder"
 
@@ -63,6 +64,8 @@ class _Names(dict[Any, Any]):
     def __missing__(self, key: tuple[str, str]) -> Any:
         if key == ("torch.storage", "_load_from_bytes"):
             return self._leaves.storage
+        if key[0] == "ml_dtypes":
+            return class_of_ml_dtypes(key[1])
         if key[0].partition(".")[0] != "torch":
             raise KeyError(key)
         found = self._leaves.names().names[key]
@@ -87,6 +90,40 @@ class _Makers(dict[Any, Any]):
         if function == self._leaves.storage:
             return function
         return self._leaves.names().makers[function]
+
+
+class TrustingUnpickler(pickle.Unpickler):
+    """For weights_only=False: as pickle reads, with the storages that torch pickles and cannot read
+    itself.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = _OF_TORCH.get((module, name))
+        return super().find_class(module, name) if known is None else known
+
+
+def _storage_of_torch(data: bytes) -> Any:
+    torch = importlib.import_module("torch")
+    try:
+        return torch.storage._load_from_bytes(data)
+    except AttributeError:  # of a storage without a dtype
+        content = storage_in(data)[1]
+        whole = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0)
+        return whole.untyped_storage()
+
+
+def _tensor_of_torch(storage: Any, *arguments: Any) -> Any:
+    torch = importlib.import_module("torch")
+    if type(storage) is torch.UntypedStorage:
+        made = torch.storage.TypedStorage
+        storage = made(wrap_storage=storage, dtype=torch.uint8, _internal=True)
+    return torch._utils._rebuild_tensor_v3(storage, *arguments)
+
+
+_OF_TORCH = {
+    ("torch.storage", "_load_from_bytes"): _storage_of_torch,
+    ("torch._utils", "_rebuild_tensor_v3"): _tensor_of_torch,
+}
 
 
 def unpickler_of_leaves(

@@ -37,7 +37,7 @@ _COUNT = struct.Struct("<q")
 
 def begins_old(head: bytes) -> bool:
     """Do the first bytes of a file say that it is one?"""
-    return head[:1] == b"\x80" and _MAGIC in head
+    return head[:1] == b"\x80" and _MAGIC in head[:HEAD]  # further on it is a file in a pickle
 
 
 class OldStorages(AnyStorages):

@@ -93,6 +93,9 @@ class TorchPickler:
     def _wrong(self, what: str, try_: str = _HINT) -> TypeError:
         return TypeError(f"{self._place()} is {what}, which a file of torch cannot hold: {try_}")
 
+    def _not_read(self, what: str, try_: str) -> TypeError:
+        return TypeError(f"{self._place()} is {what}, which modtree.load() does not read: {try_}")
+
     # -- values ------------------------------------------------------------------------------------
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -249,7 +252,12 @@ class TorchPickler:
         if dtype not in _DTYPES or family.is_meta(value):
             what = "without values" if family.is_meta(value) else f"of {dtype}"
             raise self._wrong(f"a tensor of {family.name} {what}")
-        self._values(np.asarray(family.to_numpy(value)), value)
+        try:
+            array = np.asarray(family.to_numpy(value))
+        except Exception as error:  # tracers, and arrays that were deleted or are elsewhere
+            kind = type(value).__qualname__
+            raise TypeError(f"{self._place()}: the {kind} cannot be read: {error}") from error
+        self._values(array, value)
 
     def _own_tensor(self, value: Any) -> None:
         if value.is_meta:
@@ -285,6 +293,8 @@ class TorchPickler:
             what = "a quantized" if value.is_quantized else f"a {layout}"
             raise self._wrong(f"{what} tensor", "save it dense")
         dtype = str(value.dtype).rpartition(".")[2]
+        if dtype not in _DTYPES:
+            raise self._not_read(f"a tensor of {dtype}", "convert it first")
         if kind == "meta":
             piece = empty_piece(dtype, value.element_size(), value.shape, self._place())
             piece.stride = tuple(value.stride())
@@ -330,6 +340,8 @@ class TorchPickler:
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
             self._torch_tensor(value, kind is torch.nn.Parameter)
         elif torch is not None and kind in (torch.dtype, torch.Size, torch.device):
+            if kind is torch.device and value.type not in ("cpu", "meta"):
+                raise self._not_read(f"the device {value}", "save its name, str(device)")
             {torch.dtype: self._dtype, torch.Size: self._size}.get(kind, self._device)(value)
         else:
             family = family_of(value)
