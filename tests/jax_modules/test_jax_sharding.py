@@ -136,6 +136,41 @@ def test_save_and_load_in_one_process(tmp_path: Path, format: str) -> None:
         assert jnp.array_equal(np.asarray(saved["norm.mean"]), model.norm.mean)
 
 
+def test_a_save_takes_the_place_of_whatever_checkpoint_is_there(tmp_path: Path) -> None:
+    model = Net()
+    mt.save_file(Net(), tmp_path / "model.safetensors")
+    for size in (None, 40):
+        mt.save_file({"old": mt.ones(20), "older": mt.ones(20)}, tmp_path, max_shard_size=size)
+        (tmp_path / "config.json").write_text("{}")
+        mj.save_sharded(model, tmp_path)
+        assert mt.load_file(tmp_path).keys() == model.state_dict().keys()
+        names = ["config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"]
+        assert sorted(os.listdir(tmp_path)) == names
+
+
+def test_a_save_that_fails_leaves_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mj.save_sharded(Net(), tmp_path)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    model = Net()
+    model.layers[0].w = model.layers[0].w + 1
+    monkeypatch.setattr("modtree.jax._sharding.publish_shards", None)
+    with pytest.raises(TypeError):
+        mj.save_sharded(model, tmp_path)
+    assert before.items() <= {file: file.read_bytes() for file in tmp_path.iterdir()}.items()
+    monkeypatch.undo()
+    mj.save_sharded(model, tmp_path)
+    assert {*tmp_path.iterdir()} == {*before}
+
+
+def test_a_folder_that_orbax_did_not_write_stays(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("1")
+    with pytest.raises(mt.CheckpointError, match="holds other files.*overwrite=True"):
+        mj.save_sharded(Net(), tmp_path, format="orbax")
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
 def test_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'safetensors' or 'orbax', got 'x'"):
         mj.save_sharded(Net(), tmp_path, format="x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,11 @@ from modtree._patterns import matching_paths
 from modtree.checkpoints import load_file, save_file
 from modtree.editing.explaining import why_no_match
 from modtree.families import jax as arrays
-from modtree.files.checkpoint.index import write_index
+from modtree.files.checkpoint.atomic import folder_lock
+from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.folders import folder_format
+from modtree.files.checkpoint.replacing import OfTensors, check_replaced
+from modtree.files.checkpoint.save import publish_shards, replaced_with
 from modtree.files.checkpoint.shards import shard_names
 from modtree.jax._state import State, first_places, state, update, write
 from modtree.jax._tracing import lock
@@ -105,7 +110,9 @@ def _placed(value: Any, path: str, sharding: NamedSharding) -> Any:
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
-def save_sharded(model: Any, folder: Any, *, format: str = "safetensors") -> None:
+def save_sharded(
+    model: Any, folder: Any, *, format: str = "safetensors", overwrite: bool = False
+) -> None:
     """Writes a module's state dict from all processes into one folder. All of them call it.
 
     ``"safetensors"``: each process writes a file with some of the tensors, and the first one an
@@ -117,20 +124,25 @@ def save_sharded(model: Any, folder: Any, *, format: str = "safetensors") -> Non
         model: The module.
         folder: The folder, which all processes see.
         format: ``"safetensors"`` or ``"orbax"``.
+        overwrite: Whether a folder may be replaced that orbax did not write, and files in whose
+            maps some of the arrays are, and which hold more than is written.
+
+    Raises:
+        CheckpointError: Something would be lost.
     """
     path = os.path.abspath(os.fsdecode(os.fspath(folder)))
     if format == "orbax":
-        with _orbax().StandardCheckpointer() as checkpointer:
-            checkpointer.save(path, dict(state(model)), force=True)
-            checkpointer.wait_until_finished()
+        _save_with_orbax(dict(state(model)), path, overwrite)
         return
     if format != "safetensors":
         raise ValueError(f"expected the format 'safetensors' or 'orbax', got {format!r}")
     os.makedirs(path, exist_ok=True)
     entries = model.state_dict()
+    file = os.path.join(path, "model.safetensors")
+    check_replaced(file, OfTensors(entries), overwrite, others=replaced_with(file, True))
     count, index = jax.process_count(), jax.process_index()
     owners = _owners(entries, count)
-    names = shard_names("model.safetensors", count)
+    names = shard_names(file, count, _token())
     whole: dict[int, Any] = {}
     own: dict[str, Any] = {}
     for key, value in entries.items():
@@ -146,12 +158,45 @@ def save_sharded(model: Any, folder: Any, *, format: str = "safetensors") -> Non
             int(np.prod(value.shape)) * value.dtype.itemsize
             for value in {id(v): v for v in entries.values() if hasattr(v, "dtype")}.values()
         )
-        write_index(
-            os.path.join(path, "model.safetensors.index.json"),
-            {key: names[owner] for key, owner in owners.items()},
-            {"total_size": total},
-        )
+        with folder_lock(path):
+            publish_shards(file, names, owners, {"total_size": total})
     _wait("modtree.jax.save_sharded: index")
+
+
+def _token() -> bytes:
+    """Four random bytes, the same in all processes."""
+    token = np.frombuffer(os.urandom(4), np.uint8)
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        token = np.asarray(multihost_utils.broadcast_one_to_all(token))
+    return token.tobytes()
+
+
+def _save_with_orbax(values: dict[str, Any], path: str, overwrite: bool) -> None:
+    """Has orbax write a folder beside, which takes the place of the old one: orbax itself removes
+    that first, whatever it holds.
+    """
+    is_there = os.path.isdir(path) and bool(os.listdir(path))
+    form = folder_format(path) if is_there else None
+    if is_there and not overwrite and (form is None or form.reader != "OrbaxCheckpoint"):
+        raise CheckpointError(
+            "the folder holds other files than those of orbax, which would be removed: name "
+            "another one, or pass overwrite=True",
+            path,
+        )
+    target = os.path.realpath(path)
+    new, old = (f"{target}.{_token().hex()}.{what}" for what in ("new", "old"))
+    with _orbax().StandardCheckpointer() as checkpointer:
+        checkpointer.save(new, values)
+        checkpointer.wait_until_finished()
+    _wait("modtree.jax.save_sharded: orbax")
+    if jax.process_index() == 0:
+        if os.path.exists(target):
+            os.rename(target, old)
+        os.rename(new, target)
+        shutil.rmtree(old, ignore_errors=True)
+    _wait("modtree.jax.save_sharded: folder")
 
 
 def _owners(entries: Mapping[str, Any], count: int) -> dict[str, int]:

@@ -37,7 +37,14 @@ from modtree.files.checkpoint.record import RECORD_KEY, Record
 from modtree.files.checkpoint.replacing import OfTensors, Reading, check_replaced
 from modtree.files.checkpoint.shards import as_size, is_shard_of, shard_names, split
 
-__all__ = ["full_metadata", "save_state", "target_path", "write_checkpoint"]
+__all__ = [
+    "full_metadata",
+    "publish_shards",
+    "replaced_with",
+    "save_state",
+    "target_path",
+    "write_checkpoint",
+]
 
 
 def save_state(
@@ -133,7 +140,7 @@ def write_checkpoint(
         overwrite: Whether something of what is read may be lost.
     """
     groups = split(contents.sizes.items(), largest)
-    check_replaced(path, reading, overwrite, atomic, _replaced_with(path, len(groups) > 1))
+    check_replaced(path, reading, overwrite, atomic, replaced_with(path, len(groups) > 1))
     total = sum(contents.sizes.values())
     with progress_bar(total, f"Writing {os.path.basename(path)}", progress) as advance:
         if len(groups) > 1:
@@ -153,7 +160,7 @@ def write_checkpoint(
                 _remove_shards(path)
 
 
-def _replaced_with(path: str, in_shards: bool) -> list[str]:
+def replaced_with(path: str, in_shards: bool) -> list[str]:
     """The files that are replaced or removed when a checkpoint is written to a path."""
     index, folder = path + INDEX_ENDING, os.path.dirname(path)
     if not in_shards and not os.path.exists(index):
@@ -170,9 +177,7 @@ def _write_shards(
     advance: Callable[[int], None],
 ) -> None:
     folder = os.path.dirname(path) or "."
-    first, usual = (shard_names(path, len(groups), alone) for alone in (True, False))
-    index = path + INDEX_ENDING
-    text = {"total_size": total, **contents.metadata}
+    first = shard_names(path, len(groups), os.urandom(4))
     with folder_lock(folder):
         _remove_abandoned(path)
         try:
@@ -181,22 +186,35 @@ def _write_shards(
                     shard = os.path.join(folder, name)
                     with files.open(shard) as file:
                         contents.write(file, shard, keys, FORMAT, advance)
-            write_index(index, _weight_map(first, groups, contents), text)
+            places = {key: i for i, keys in enumerate(groups) for key in contents.names(keys)}
+            publish_shards(path, first, places, {"total_size": total, **contents.metadata})
         except BaseException:
-            if not _is_named(first[0], index):  # an interrupt may come right behind the rename
+            # An interrupt may come right behind a rename of the index.
+            if not _is_named(first[0], path + INDEX_ENDING):
                 for name in first:
                     _remove(os.path.join(folder, name))
             raise
-        _remove(path)
-        _remove_shards(path, *first)
-        if _link_all(folder, first, usual):
-            write_index(index, _weight_map(usual, groups, contents), text)
-            _remove_shards(path, *usual)
 
 
-def _weight_map(names: list[str], groups: list[list[str]], contents: Contents) -> dict[str, str]:
-    files = zip(names, groups, strict=True)
-    return {key: name for name, keys in files for key in contents.names(keys)}
+def publish_shards(
+    path: str, first: list[str], places: Mapping[str, int], metadata: Mapping[str, Any]
+) -> None:
+    """Puts shards in the place of the checkpoint that a path has.
+
+    Args:
+        path: Of what would be the file of the checkpoint.
+        first: The temporary names of the shards.
+        places: For each key, the number of its shard.
+        metadata: What is written into the index.
+    """
+    folder, index = os.path.dirname(path) or ".", path + INDEX_ENDING
+    usual = shard_names(path, len(first))
+    write_index(index, {key: first[i] for key, i in places.items()}, metadata)
+    _remove(path)
+    _remove_shards(path, *first)
+    if _link_all(folder, first, usual):
+        write_index(index, {key: usual[i] for key, i in places.items()}, metadata)
+        _remove_shards(path, *usual)
 
 
 def _is_named(name: str, index: str) -> bool:

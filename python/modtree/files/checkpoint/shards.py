@@ -49,12 +49,12 @@ def split(sizes: Iterable[tuple[str, int]], largest: int | None) -> list[list[st
     return groups
 
 
-def shard_names(path: str, count: int, is_temporary: bool = False) -> list[str]:
+def shard_names(path: str, count: int, token: bytes = b"") -> list[str]:
     """The names of the shards of a checkpoint, as Hugging Face has them: of model.safetensors
-    model-00001-of-00003.safetensors and so on; temporary ones are like no others.
+    model-00001-of-00003.safetensors and so on; temporary ones have a token of four random bytes.
     """
     stem, ending = os.path.splitext(os.path.basename(path))
-    stem += f"-{os.urandom(4).hex()}" if is_temporary else ""
+    stem += f"-{token.hex()}" if token else ""
     return [f"{stem}-{i:05}-of-{count:05}{ending}" for i in range(1, count + 1)]
 
 
