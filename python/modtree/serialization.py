@@ -64,7 +64,8 @@ def save(
 
     Raises:
         CheckpointError: Something would be lost of a file in which the tensors are.
-        TypeError: With "torch": something in the object is of another type; its place is named.
+        TypeError: With "torch": something in the object is of another type; its place is named. So
+            it is in what pickle raises with the default format.
         ValueError: There is no such format; or a number, or the way in which tensors share memory,
             does not fit that of torch.
     """
@@ -102,7 +103,8 @@ def load(
 
     Tensors in a file of torch come as modtree's, bfloat16 ones as float32 where the package
     ml_dtypes is not installed. Tensors of torch in a file of :func:`save` come as torch's where it
-    is installed, and else in the same way.
+    is installed, and else in the same way. Arrays of jax come as modtree's tensors; its keys of
+    random numbers, and arrays of dtypes that modtree does not have, come as jax's.
 
     Args:
         f: A path, an address such as ``https://...``, a file open for reading bytes, or bytes. A

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 from helpers.command_line import CommandLine
+from helpers.implementations import needs_torch
 
 import modtree as mt
 from modtree import nn
@@ -122,6 +124,35 @@ def test_the_optimizer_of_a_trainers_folder_stays(run, tmp_path):
     (folder / "trainer_state.json").write_text("{}")
     refuses(folder, folder / "optimizer.pt", folder)
     refuses(folder, folder / "model.safetensors", folder)
+
+
+def module_of_torch(torch):
+    return torch.nn.Linear(2, 2)
+
+
+def with_an_attribute(torch):
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.scale = torch.ones(3)
+    return {"w": parameter}
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("make", "how", "lost"),
+    [
+        (module_of_torch, {}, "objects that are neither tensors nor plain"),
+        (with_an_attribute, {"format": "safetensors"}, r"'w' \(their attributes\)"),
+    ],
+)
+def test_what_is_beside_the_tensors_is_not_lost(make, how, lost, tmp_path):
+    torch = importlib.import_module("torch")
+    path = tmp_path / "file.pt"
+    torch.save(make(torch), path)
+    with pytest.raises(mt.CheckpointError, match=f"would lose {lost}:"):
+        convert(path, path, **how)
+    refuses(path, path, tmp_path, **how)
+    torch.save({"w": torch.ones(2)}, path)
+    convert(path, path, **how)
 
 
 def test_what_loses_nothing_is_written(folder, run):

@@ -168,6 +168,8 @@ def test_a_folder_that_orbax_did_not_write_stays(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("1")
     with pytest.raises(mt.CheckpointError, match="holds other files.*overwrite=True"):
         mj.save_sharded(Net(), tmp_path, format="orbax")
+    with pytest.raises(FileExistsError):
+        mj.save_sharded(Net(), tmp_path / "data.csv", format="orbax", overwrite=True)
     assert os.listdir(tmp_path) == ["data.csv"]
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import shutil
@@ -177,6 +178,8 @@ def _save_with_orbax(values: dict[str, Any], path: str, overwrite: bool) -> None
     """Has orbax write a folder beside, which takes the place of the old one: orbax itself removes
     that first, whatever it holds.
     """
+    if os.path.isfile(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     is_there = os.path.isdir(path) and bool(os.listdir(path))
     form = folder_format(path) if is_there else None
     if is_there and not overwrite and (form is None or form.reader != "OrbaxCheckpoint"):

@@ -89,6 +89,12 @@ def convert(
         changed = [old for new, old in keys.items() if types[new] != checkpoint.entries[old].dtype]
         if changed:
             lost[f"{name} now"] = changed
+        leaves = {old: checkpoint.leaf(old) for old in keys.values()}
+        with_attributes = [
+            old for old, leaf in leaves.items() if leaf is not None and leaf.attributes
+        ]
+        if with_attributes and format != "torch":
+            lost["their attributes"] = with_attributes
         reading = OfCheckpoint(source, checkpoint, lost)
         write_checkpoint(path, contents, reading, largest, progress, atomic, overwrite)
 

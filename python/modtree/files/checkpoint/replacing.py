@@ -171,7 +171,7 @@ class OfCheckpoint(Reading):
         if self._checkpoint.format not in _FORMATS:
             yield f"what a checkpoint of the format {self._checkpoint.format} has beside tensors"
         if self._checkpoint.foreign:
-            yield f"objects of {self._checkpoint.foreign:,} classes or functions"
+            yield "objects that are neither tensors nor plain"
 
 
 # -- tensors in memory -----------------------------------------------------------------------------
