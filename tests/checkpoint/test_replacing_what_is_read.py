@@ -261,6 +261,17 @@ def test_shards_that_are_mapped_do_not_get_lost(size, folder):
     assert list(mt.load_file(folder)) == KEYS
 
 
+def test_shards_of_a_save_that_was_killed_are_not_what_is_read(run, tmp_path):
+    path = tmp_path / "model.safetensors"
+    mt.save_file(state_of(), path, max_shard_size=40)
+    os.unlink(f"{path}.index.json")
+    mt.save_file({"whole": mt.ones(10), **state_of(5.0)}, tmp_path / "new")
+    os.replace(tmp_path / "new", path)
+    convert(path, path, rename=[("whole", "all")])
+    mt.save_file(mt.load_file(path), path, max_shard_size=40)
+    assert set(mt.load_file(tmp_path / "model.safetensors.index.json")) == {"all", *KEYS}
+
+
 def test_a_drawing_does_not_replace_the_weights_of_its_model(tmp_path):
     model = nn.Linear(2, 2)
     mt.save_file(model, tmp_path / "a.safetensors")

@@ -107,6 +107,13 @@ def check_replaced(
         )
 
 
+def _without_strays(
+    path: str, replaced: Mapping[str, _Identity], read: set[_Identity]
+) -> Mapping[str, _Identity]:
+    """Shards beside a whole file that is read are of a save that was killed: nobody reads them."""
+    return {path: replaced[path]} if replaced.get(path) in read else replaced
+
+
 def _few(names: list[str]) -> str:
     more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
     return ", ".join(names[:_FEW]) + more
@@ -154,6 +161,7 @@ class OfCheckpoint(Reading):
 
     def lost(self, path: str, replaced: Mapping[str, _Identity]) -> Iterator[str]:
         of_tensors = self._files()
+        replaced = _without_strays(path, replaced, of_tensors)
         if not of_tensors.isdisjoint(replaced.values()):
             yield from self._lost()
         read = self.files(set(replaced.values()))
@@ -203,6 +211,7 @@ class OfTensors(Reading):
 
     def lost(self, path: str, replaced: Mapping[str, _Identity]) -> Iterator[str]:
         read = self.files(set(replaced.values()))
+        replaced = _without_strays(path, replaced, read)
         for file, found in replaced.items():
             if file.endswith(INDEX_ENDING) or (file == path and found not in read):
                 continue  # what an index says is made anew, and an output that is not read may go
