@@ -86,6 +86,7 @@ def python(how, *arguments, cwd):
     return ran.stdout
 
 
+@pytest.mark.slow(keep=1)
 @needs_torch
 @pytest.mark.parametrize(
     ("writer", "reader"), [("torch", "dropin"), ("dropin", "torch"), ("dropin", "dropin")]

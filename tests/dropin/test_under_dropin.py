@@ -35,12 +35,14 @@ def _all_skipped(run: subprocess.CompletedProcess[str]) -> str | None:
     return "\n".join(reasons) or last
 
 
+@pytest.mark.slow(keep=8)
 @needs_torch
 @pytest.mark.parametrize("name", FILES)
-def test_file(name):
+def test_file(name, rounds):
+    options = ["--all"] * rounds(0, 1)
     run = subprocess.run(
-        [sys.executable, "-m", "modtree", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        + ["-p", "no:xdist", str(HERE / "both" / name)],
+        [sys.executable, "-m", "modtree", "run", "-m", "pytest", "-qrs", "-p", "no:cacheprovider"]
+        + ["-p", "no:xdist", *options, str(HERE / "both" / name)],
         env={**os.environ, "MODTREE_TESTS_UNDER_DROPIN": "1", "OMP_NUM_THREADS": "1"},
         cwd=HERE.parents[1],
         capture_output=True,

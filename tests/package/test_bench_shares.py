@@ -90,6 +90,7 @@ def test_without_valgrind_it_says_so(monkeypatch, capsys):
     assert "valgrind is not installed" in capsys.readouterr().err
 
 
+@pytest.mark.slow(keep=2)
 @needs_torch
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [

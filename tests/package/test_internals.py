@@ -41,6 +41,7 @@ def test_environment_names_the_parts_that_do_without(without):
     assert run(without, "-c", program).split() == expected
 
 
+@pytest.mark.slow
 def test_modules_behave_the_same_without_internals():
     files = [f"tests/module/{name}.py" for name in FILES]
-    run("all", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files)
+    run("all", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--all", *files)

@@ -16,7 +16,7 @@ SCRIPTS = sorted(p for p in (pathlib.Path(__file__).parents[1] / "isolated").glo
 SCRIPTS = [p for p in SCRIPTS if p.stem != "leak_common"]
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.stem)
 def test_no_leak(ours, script):
     process = subprocess.run(

@@ -175,6 +175,7 @@ def mypy_cache(tmp_path_factory):
     return tmp_path_factory.mktemp("mypy")
 
 
+@pytest.mark.slow
 @needs("mypy")
 @pytest.mark.skipif(
     not (ROOT / "python" / "modtree" / "__init__.pyi").exists(), reason="needs tools/make_stubs"

@@ -88,6 +88,7 @@ def test_digits_go_on_in_each_library_as_on_jax(example, tmp_path):
     assert not np.array_equal(first[key].numpy(), results["jax"][key].numpy())
 
 
+@pytest.mark.slow
 def test_gpt_learns_on_jax(example, tmp_path, capsys):
     run(example, tmp_path, "gpt", 1)
     before = float(capsys.readouterr().out.split("loss ")[1].split()[0])

@@ -55,6 +55,7 @@ def data_for(name: str) -> tuple[np.ndarray, ...]:
     return (rng.integers(SMALL[name]["vocabulary"], size=shape),)
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_ported_models_give_the_same_in_all_families(examples, name, tmp_path):
     file = examples.load(name)
