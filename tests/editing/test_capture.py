@@ -305,6 +305,15 @@ def test_values_that_were_changed_in_place_are_refused(impl):
     assert (array(acts["0"]) == before).all()
 
 
+def test_gradients_are_those_that_came(impl):
+    model, x = stacked(impl), inputs(impl)
+    with mt.capture(model, "head", grads=True) as acts:
+        y = model(x)
+        y.register_hook(lambda grad: grad.mul_(2))
+        (y * y).sum().backward()
+    assert (array(acts.grads["head"]) == array(y.detach()) * 2).all()
+
+
 def test_paths_that_were_not_called_or_not_selected(impl):
     model, x = stacked(impl), inputs(impl)
     with mt.capture(model, ["layers", "head"]) as acts:

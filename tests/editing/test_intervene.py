@@ -58,6 +58,19 @@ def test_a_value_of_another_run_is_put_in_and_gradients_flow_through(impl):
     assert model.layers[0].up.weight.grad is None and model.layers[2].up.weight.grad is not None
 
 
+def test_a_value_that_the_model_changes_in_place_stays(impl):
+    class InPlace(impl.nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+
+    model = impl.nn.Sequential(impl.nn.Identity(), InPlace())
+    patch = inputs(impl)
+    with mt.intervene(model, {"0": patch}):
+        first, second = model(inputs(impl)), model(inputs(impl))
+    assert (array(first) == array(second)).all()
+    assert (array(patch) == array(inputs(impl))).all()
+
+
 def test_an_own_forward_of_the_module_comes_back(impl):
     model = impl.nn.Sequential(linear(impl, 3, 3))
     x = inputs(impl)

@@ -87,6 +87,28 @@ def test_buffers_keep_their_values_and_stay_the_same_objects(impl):
     assert in_place.tolist() == replaced.tolist() == [0.0, 0.0]
 
 
+def test_buffers_are_kept_in_inference_mode():
+    torch = pytest.importorskip("torch")
+
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            with torch.inference_mode():
+                self.calls.add_(1)
+            return x
+
+    outside = Counts()
+    with torch.inference_mode():
+        inside = Counts()
+        for model in (inside, outside):
+            mt.summary(model, (2,))
+    mt.summary(inside, (2,))
+    assert inside.calls.tolist() == outside.calls.tolist() == [0.0]
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_buffers_made_in_inference_mode_and_of_a_scripted_module(torch):
     with torch.inference_mode():

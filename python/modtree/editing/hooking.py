@@ -20,6 +20,7 @@ from modtree.editing.walking import refuse_scripted
 
 __all__ = [
     "attach",
+    "cloned",
     "freeze",
     "is_frozen",
     "map_tensors",
@@ -261,6 +262,14 @@ def run_eagerly(stack: ExitStack) -> None:
 
 
 # -- nested values ---------------------------------------------------------------------------------
+
+
+def cloned(tensor: Any) -> Any:
+    """A copy of a tensor that may be changed in place; gradients flow through it."""
+    family = family_of(tensor)
+    if family is not None and family.immutable:
+        return tensor
+    return tensor.clone() if hasattr(tensor, "clone") else copy.deepcopy(tensor)
 
 
 def map_tensors(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from modtree.editing.hooking import attach, run_eagerly, stand_in
+from modtree.editing.hooking import attach, cloned, map_tensors, run_eagerly, stand_in
 from modtree.editing.selections import selected
 
 __all__ = ["Intervention", "intervene"]
@@ -66,7 +66,8 @@ def _skipped(path: str) -> Callable[..., Any]:
 
 
 def _given(value: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: value
+    # The model may change in place what it gets.
+    return lambda *args, **kwargs: map_tensors(value, cloned)
 
 
 def intervene(model: Any, changes: Mapping[Any, Any]) -> Intervention:

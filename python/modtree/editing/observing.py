@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from modtree.core.families import family_of
-from modtree.editing.hooking import attach, map_tensors, run_eagerly
+from modtree.editing.hooking import attach, cloned, map_tensors, run_eagerly
 from modtree.editing.selections import selected
 
 __all__ = ["Call", "Capture", "capture"]
@@ -21,31 +22,41 @@ class _Kept:
     def __init__(self, value: Any, keep: Callable[[Any], Any]) -> None:
         self.nbytes = 0
         self._versions: list[tuple[Any, int]] = []
+        self._was_changed = False
         self._keep = keep
         self.value = map_tensors(value, self._take)
 
     def _take(self, tensor: Any) -> Any:
         kept = self._keep(tensor)
+        family = family_of(kept)
         self.nbytes += int(getattr(kept, "nbytes", 0))
-        version = _version(kept)
-        if version is not None:
+        if family is not None and not family.immutable:
+            version = _version(kept)
+            if version is None:
+                return cloned(kept)
             self._versions.append((kept, version))
         return kept
 
     def is_changed(self) -> bool:
-        """True if a tensor was written to since."""
-        return any(_version(tensor) != version for tensor, version in self._versions)
+        """True if a tensor was written to before the values were settled."""
+        return self._was_changed or any(
+            _version(tensor) != version for tensor, version in self._versions
+        )
 
     def settle(self) -> None:
         """From here on, the values may be changed."""
+        self._was_changed = self.is_changed()
         self._versions.clear()
 
 
 def _version(tensor: Any) -> int | None:
-    try:
-        return getattr(tensor, "_version", None)
-    except RuntimeError:  # tensors of torch.inference_mode
+    """The number of changes in place; None if they are not counted."""
+    torch: Any = sys.modules.get("torch")
+    if isinstance(tensor, getattr(torch, "Tensor", ())) and (
+        tensor.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    ):
         return None
+    return getattr(tensor, "_version", None)
 
 
 class _Grad:
@@ -62,7 +73,6 @@ class Call:
         self.nbytes = 0
         """The bytes of the tensors that are kept."""
         self._kept: dict[str, _Kept] = {}
-        self._changed: set[str] = set()
         self._grads: Any = None
         self._handles: list[Any] = []
 
@@ -90,7 +100,7 @@ class Call:
         kept = self._kept.get(what)
         if kept is None:
             raise KeyError(f"{what} of {self.path!r} were not captured: capture(..., {what}=True)")
-        if what in self._changed or kept.is_changed():
+        if kept.is_changed():
             raise RuntimeError(
                 f"{what} of {self.path!r} were changed in place after the call, so the values are "
                 f"gone: capture(..., reduce=lambda t: t.clone()) keeps copies"
@@ -100,9 +110,7 @@ class Call:
     def _close(self) -> None:
         while self._handles:
             self._handles.pop().remove()
-        for what, kept in self._kept.items():
-            if kept.is_changed():
-                self._changed.add(what)
+        for kept in self._kept.values():
             kept.settle()
 
 
@@ -243,7 +251,8 @@ class Capture(Mapping[str, Any]):
             if family is not None and family.requires_grad(tensor):
 
                 def take(grad: Any) -> None:
-                    found.value = self._keep(grad)
+                    # Other hooks may change it in place through a tensor of their own.
+                    found.value = self._keep(cloned(grad))
                     self._count(call, "grads", int(getattr(found.value, "nbytes", 0)))
 
                 call._handles.append(tensor.register_hook(take))

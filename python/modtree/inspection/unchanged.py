@@ -61,22 +61,26 @@ class _Buffer:
         self._family = family_of(self._tensor)
         self._version: int | None = None
         self._copy: Any = None
+        self._is_inference = False
         if self._family is not None and self._is_writable(self._family):
-            self._version = getattr(self._tensor, "_version", None)
+            # One of torch.inference_mode, whose changes are not counted.
+            self._is_inference = bool(getattr(self._tensor, "is_inference", bool)())
+            if not self._is_inference:
+                self._version = getattr(self._tensor, "_version", None)
             self._copy = self._family.detach(self._tensor).clone()
 
     def _is_writable(self, family: TensorFamily) -> bool:
         tensor = self._tensor
         if family.immutable or family.is_uninitialized(tensor) or family.is_meta(tensor):
             return False
-        is_inference = getattr(tensor, "is_inference", None)
-        return hasattr(tensor, "clone") and (is_inference is None or not is_inference())
+        return hasattr(tensor, "clone")
 
     def restore(self) -> None:
         if self._registry.get(self._name) is not self._tensor:
             self._registry[self._name] = self._tensor
         if self._family is not None and self._copy is not None and not self._is_unwritten():
-            with nothing_recorded():
+            torch: Any = sys.modules.get("torch")
+            with torch.inference_mode() if self._is_inference else nothing_recorded():
                 self._family.copy_into(self._tensor, self._copy)
 
     def _is_unwritten(self) -> bool:

@@ -19,6 +19,8 @@ CompileCounter = pytest.importorskip("torch._dynamo.testing").CompileCounter
 
 import modtree as mt  # noqa: E402
 
+functionalize = torch.func.functionalize
+
 X = torch.arange(8.0).reshape(2, 4) / 8
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -219,6 +221,29 @@ def test_inference_tensors_are_captured():
     with torch.inference_mode(), mt.capture(net, "head", inputs=True) as acts:
         y = net(X)
     assert same(acts["head"], y)
+
+
+def in_inference_mode(function):
+    with torch.inference_mode():
+        return function(X)
+
+
+@pytest.mark.parametrize(
+    "run", [in_inference_mode, lambda f: torch.vmap(f)(X[None]), lambda f: functionalize(f)(X)]
+)
+@pytest.mark.parametrize("detach", [True, False])
+def test_tensors_whose_changes_are_not_counted_are_copied(run, detach):
+    """Those of inference mode, and those of some function transforms."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+
+    def difference(x):
+        before = net[0](x)
+        with mt.capture(net, "*", inputs=True, detach=detach) as acts:
+            net(x)
+        return acts["0"] - before + acts.inputs["1"][0][0] - before
+
+    assert (before := net[0](X)).lt(0).any() and not run(difference).any()
+    assert same(net[0](X), before)
 
 
 def test_gradients_under_checkpointing():
