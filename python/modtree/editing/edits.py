@@ -71,14 +71,8 @@ class Edit:
         return self.find(what).unwrap(name)
 
     def remove(self, what: Any) -> Receipt:
-        """:meth:`Selection.remove` for what :func:`modtree.find` takes, or for a selection.
-
-        Raises:
-            LookupError: Nothing matches.
-        """
-        found = self.find(what)
-        found.first()
-        return found.remove()
+        """:meth:`Selection.remove` for what :func:`modtree.find` takes, or for a selection."""
+        return self.find(what).remove()
 
     def insert(self, path: str, module: Any, *, before: str | None = None) -> Receipt:
         """Puts a new module at a path.

@@ -22,7 +22,7 @@ class Intervention:
         self._members: list[tuple[str, Any, Any]] = []
         for what, change in changes.items():
             found = selected(model, what)
-            if not len(found):
+            if not len(found) and not found._missing_ok:
                 raise LookupError(f"nothing to change:\n{found!r}")
             self._members += [(path, module, change) for path, module in found]
 

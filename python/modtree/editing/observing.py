@@ -136,9 +136,10 @@ class Capture(Mapping[str, Any]):
         self._model, self._what = model, what
         self._options = options
         self._stop_after = stop_after
-        self._members = list(selected(model, what))
-        if not self._members:
-            raise LookupError(f"nothing to capture:\n{selected(model, what)!r}")
+        found = selected(model, what)
+        self._members = list(found)
+        if not self._members and not found._missing_ok:
+            raise LookupError(f"nothing to capture:\n{found!r}")
         self._calls: dict[str, list[Call]] = {}
         self._open: dict[str, list[Call]] = {}
         self._nbytes = 0
@@ -161,9 +162,7 @@ class Capture(Mapping[str, Any]):
                 if self._options["outputs"] or self._options["grads"]:
                     attach(stack, path, module, self._after(path))
             if self._stop_after is not None:
-                stops = selected(self._model, self._stop_after)
-                stops.first()
-                for path, module in stops:
+                for path, module in selected(self._model, self._stop_after)._found():
                     attach(stack, path, module, self._stop)
             self._hooks = stack.pop_all()
         self._thread = threading.get_ident()

@@ -27,6 +27,7 @@ class Selected:
     """What modules and tensors that were found have in common. Each use searches again."""
 
     _what: str
+    _missing_ok = False
     _taken: Callable[[], _Taken | None] = staticmethod(lambda: None)
 
     def __init__(
@@ -42,7 +43,9 @@ class Selected:
         self._explained = why_empty
 
     def _derived(self, search: Callable[[], Pairs], text: str, why: Callable[[], str]) -> Self:
-        return type(self)(self._model, search, text, why)
+        made = type(self)(self._model, search, text, why)
+        made._missing_ok = self._missing_ok
+        return made
 
     def _why(self, otherwise: str) -> Callable[[], str]:
         """What says why something that was made of this is empty, even if this is not."""
@@ -83,7 +86,21 @@ class Selected:
         """
         for _, value in self._search():
             return value
-        raise LookupError(f"{self._text}: nothing is selected: {self._explained()}")
+        raise self._nothing()
+
+    def _nothing(self) -> LookupError:
+        return LookupError(f"{self._text}: nothing is selected: {self._explained()}")
+
+    def _found(self) -> Pairs:
+        """What is selected, to be changed.
+
+        Raises:
+            LookupError: Nothing is, and that is not ``missing_ok``.
+        """
+        found = self._search()
+        if not found and not self._missing_ok:
+            raise self._nothing()
+        return found
 
     def one(self) -> Any:
         """The only object.
@@ -143,7 +160,9 @@ class Selected:
                 return "nothing is in both" if sign == "&" else "the second has all of the first"
             return (other if len(self) else self)._explained()
 
-        return self._derived(search, f"({self._text} {sign} {other._text})", why)
+        made = self._derived(search, f"({self._text} {sign} {other._text})", why)
+        made._missing_ok = self._missing_ok or other._missing_ok
+        return made
 
     def __repr__(self) -> str:
         found = self._search()

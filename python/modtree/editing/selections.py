@@ -45,7 +45,7 @@ class Selection(Selected):
     """Modules of a tree, as :func:`find` found them.
 
     Each use searches again, so that a selection is of the tree as it is. ``&``, ``|`` and ``-``
-    combine selections of one model.
+    combine selections of one model. A change of an empty selection is a LookupError.
     """
 
     _what = "module"
@@ -132,7 +132,9 @@ class Selection(Selected):
             return list(found.values())
 
         text = f"{kind} of {self._text}"
-        return TensorSelection(self._model, search, text, self._why(f"no {kind} are in them"))
+        made = TensorSelection(self._model, search, text, self._why(f"no {kind} are in them"))
+        made._missing_ok = self._missing_ok
+        return made
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -148,7 +150,7 @@ class Selection(Selected):
             like: Whether the new modules get the mode, the device and the hooks on calls of the old
                 ones. ``handle.remove()`` of an old hook does not reach the copy.
         """
-        members = self._search()
+        members = self._found()
         return self._put("replace", replacing.maker_of(what, len(members)), members, like)
 
     def _put(self, kind: str, make: Any, members: Pairs, like: bool = False) -> Receipt:
@@ -156,16 +158,16 @@ class Selection(Selected):
 
     def wrap(self, what: Callable[[Any], Any]) -> Receipt:
         """Puts ``what(module)`` in place of each module: a class, or a function of the module."""
-        return self._put("wrap", lambda _, module: what(module), self._search())
+        return self._put("wrap", lambda _, module: what(module), self._found())
 
     def unwrap(self, name: str | None = None) -> Receipt:
         """Puts the child of each module in its place: the only one, or the one of a name."""
 
-        return self._put("unwrap", partial(replacing.only_child, name), self._search())
+        return self._put("unwrap", partial(replacing.only_child, name), self._found())
 
     def remove(self) -> Receipt:
         """Takes the modules out of the tree. The rest of a list or Sequential is renumbered."""
-        return self._noted(remove(self._model, self._search()))
+        return self._noted(remove(self._model, self._found()))
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -182,17 +184,18 @@ class Selection(Selected):
             frozen: Whether later calls of ``model.train()`` and ``model.eval()`` leave it, those of
                 deep copies too. A pickle has the modes alone.
         """
+        self._found()
         return self._noted(setting.set_training(self._covered(), mode, frozen=frozen))
 
     def to(self, *args: Any, **kwargs: Any) -> Selection:
         """Calls ``to`` of each module, and returns the selection."""
-        for _, module in self._search():
+        for _, module in self._found():
             module.to(*args, **kwargs)
         return self
 
     def apply(self, fn: Callable[[Any], Any]) -> Selection:
         """Calls ``fn(module)`` for each module, not for those below, and returns the selection."""
-        for _, module in self._search():
+        for _, module in self._found():
             fn(module)
         return self
 
@@ -231,11 +234,11 @@ class TensorSelection(Selected):
 
     def requires_grad_(self, requires_grad: bool = True) -> Receipt:
         """Switches the gradients of these parameters on or off."""
-        return setting.set_requires_grad(self._search(), requires_grad)
+        return setting.set_requires_grad(self._found(), requires_grad)
 
     def init(self, fn: Callable[[Any], Any]) -> TensorSelection:
         """Calls ``fn(tensor)`` for each one, without recording it, and returns the selection."""
-        for _, tensor in self._search():
+        for _, tensor in self._found():
             family = family_of(tensor)
             context = None if family is None else family.no_grad()
             if context is None:
@@ -251,7 +254,7 @@ class TensorSelection(Selected):
         Its ``left_over`` has the paths of all other trainable parameters of the model.
         """
         every = leaves_that_match(self._model, Machine("**"))
-        return grouped(every, [(self._text, self._search(), options)], None)
+        return grouped(every, [(self._text, self._found(), options)], None)
 
 
 What: TypeAlias = "Patterns | type | Sequence[str | type] | Selection"
@@ -264,6 +267,7 @@ def find(
     within: Patterns | None = None,
     exclude: Patterns | None = None,
     where: _Where | None = None,
+    missing_ok: bool = False,
 ) -> Selection:
     """Modules of a tree, by patterns on their paths or by class.
 
@@ -277,6 +281,8 @@ def find(
         within: Patterns: only what matches one, and all that is below that.
         exclude: Patterns: nothing that matches one, nor what is below that.
         where: A function of path and module: those of which it returns True.
+        missing_ok: Whether a change of what was found may find nothing, and then changes nothing;
+            it is a LookupError else, which says what there is instead.
 
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> mt.find(net, nn.Linear).paths
@@ -319,6 +325,7 @@ def find(
 
     made = _searches(matching(within, exclude), matching(), where, "module", reason)
     found = Selection(model, made[0], _text(each, within, exclude, where), made[1])
+    found._missing_ok = missing_ok
     if exclude is not None:
         found._barred = barred
     return found
@@ -370,6 +377,7 @@ def find_parameters(
     within: Patterns | None = None,
     exclude: Patterns | None = None,
     where: _Where | None = None,
+    missing_ok: bool = False,
 ) -> TensorSelection:
     """Parameters of a tree, by patterns on their paths, as :func:`find` has them.
 
@@ -380,6 +388,7 @@ def find_parameters(
         within: Patterns: only what matches one, and all that is below that.
         exclude: Patterns: nothing that matches one, nor what is below that.
         where: A function of path and tensor: those of which it returns True.
+        missing_ok: As for :func:`find`.
 
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> mt.find_parameters(net, "**.bias").paths
@@ -398,7 +407,9 @@ def find_parameters(
         return why_no_match(model, patterns, tables)
 
     made = _searches(matching(within, exclude), matching(), where, "tensor", reason)
-    return TensorSelection(model, made[0], _text(patterns, within, exclude, where), made[1])
+    found = TensorSelection(model, made[0], _text(patterns, within, exclude, where), made[1])
+    found._missing_ok = missing_ok
+    return found
 
 
 def param_groups(
@@ -419,6 +430,7 @@ def param_groups(
 
     Raises:
         ValueError: Nothing matches a key.
+        LookupError: A selection is empty.
 
     >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> mt.param_groups(net, {"**.bias": dict(weight_decay=0.0), "2": dict(lr=0.01)})
@@ -441,7 +453,7 @@ def param_groups(
                     f"{why_no_match(model, key, PARAMETERS)}"
                 )
         name = key if isinstance(key, str) else leaves._text
-        made.append((name, list(leaves), options))
+        made.append((name, leaves._found(), options))
     every = leaves_that_match(check_model(model), Machine("**"))
     return grouped(every, made, rest)
 
