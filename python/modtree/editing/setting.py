@@ -84,12 +84,17 @@ def set_requires_grad(leaves: Sequence[tuple[str, Any]], flag: bool) -> Receipt:
 
 
 class _Mode(NamedTuple):
-    training: bool
+    training: bool | None
+    """None where there is no such attribute."""
     frozen: bool
 
     def differs(self, wanted: _Mode) -> bool:
         """True if this is not what was set. Calls of ``train`` may change modes that may change."""
-        return self.frozen != wanted.frozen or (self.frozen and self != wanted)
+        return self.is_other_way(wanted) or (self.frozen and self != wanted)
+
+    def is_other_way(self, wanted: _Mode) -> bool:
+        """True if only one of the two is frozen."""
+        return self.frozen != wanted.frozen
 
     def __str__(self) -> str:
         return f"{self.training}{', frozen' if self.frozen else ''}"
@@ -110,16 +115,23 @@ def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
         own = []  # a ``train`` of the module itself
 
         def exchange(value: _Mode | None) -> _Mode:
-            before = _Mode(bool(module.training), is_frozen(module))
+            before = _Mode(getattr(module, "training", None), is_frozen(module))
             if value is not None:
-                module.training = value.training
+                if value.training is not None:
+                    module.training = value.training
+                elif before.training is not None:
+                    del module.training
                 if value.frozen and not before.frozen:
                     own.append(freeze(module))
                 elif before.frozen and not value.frozen:
                     thaw(module, *own[-1:])
             return before
 
-        return _Setting(exchange, wanted, f"mode of {describe(path)}", _Mode.differs)
+        differs = _Mode.differs
+        if isinstance(getattr(type(module), "training", None), property):
+            # As in what torch.compile makes: the mode of the module inside, which has its own step.
+            differs = _Mode.is_other_way
+        return _Setting(exchange, wanted, f"mode of {describe(path)}", differs)
 
     steps = [(path, setting(path, module)) for path, module in members]
     return _made("train", [pair for pair in steps if pair[1].before != wanted])

@@ -23,6 +23,7 @@ __all__ = [
     "check_model",
     "describe",
     "is_module",
+    "is_scripted",
     "joined",
     "leaves_that_match",
     "modules_that_match",
@@ -84,9 +85,14 @@ def check_child(parent: Any, child: Any, path: str) -> None:
         )
 
 
+def is_scripted(module: Any) -> bool:
+    """True for modules of torch.jit, whose tree and calls are compiled."""
+    return any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__)
+
+
 def refuse_scripted(path: str, module: Any, why: str) -> None:
-    """Raises TypeError for a module of torch.jit, whose tree and calls are compiled."""
-    if any(cls.__module__.startswith("torch.jit") for cls in type(module).__mro__):
+    """Raises TypeError for a module of torch.jit."""
+    if is_scripted(module):
         name = type(module).__name__
         raise TypeError(
             f"{describe(path)} is a scripted module ({name}), {why} the model before "

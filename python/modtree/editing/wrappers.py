@@ -8,12 +8,39 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from modtree.editing.walking import describe, registry
+from modtree.editing.walking import describe, is_scripted, registry
 
-__all__ = ["refuse_compiled", "refuse_graph_target", "warn_of_wrappers"]
+__all__ = [
+    "calls_unseen",
+    "is_sharded",
+    "refuse_compiled",
+    "refuse_graph_target",
+    "warn_of_wrappers",
+]
 
+_SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
 #: Classes of torch that noted the parameters below them when they were made.
-_NOTE_PARAMETERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule")
+_NOTE_PARAMETERS = {"DistributedDataParallel", *_SHARDED}
+
+
+def _has_base(module: Any, names: set[str]) -> bool:
+    return any(cls.__name__ in names for cls in type(module).__mro__)
+
+
+def is_sharded(module: Any) -> bool:
+    """Does a wrapper compute with other tensors than the parameters that are registered?"""
+    return _has_base(module, _SHARDED)
+
+
+def calls_unseen(module: Any) -> bool:
+    """May a module use those below it without a call that runs hooks?"""
+    return is_scripted(module) or _graph_of(module) is not None
+
+
+def _graph_of(module: Any) -> Any:
+    """The graph of a module of torch.fx."""
+    graph = getattr(module, "graph", None)
+    return graph if type(graph).__module__.startswith("torch.fx") else None
 
 
 def warn_of_wrappers(model: Any, paths: Iterable[str]) -> None:
@@ -29,7 +56,7 @@ def warn_of_wrappers(model: Any, paths: Iterable[str]) -> None:
     for path in paths:
         at, before = model, ""
         for name in path.split("."):
-            kinds = {cls.__name__ for cls in type(at).__mro__} & {*_NOTE_PARAMETERS}
+            kinds = {cls.__name__ for cls in type(at).__mro__} & _NOTE_PARAMETERS
             if kinds and before not in warned:
                 warned.add(before)
                 warnings.warn(
@@ -51,7 +78,7 @@ def refuse_compiled(parent: Any, name: str, path: str) -> None:
     Raises:
         ValueError: It is.
     """
-    if name == "_orig_mod" and "OptimizedModule" in {cls.__name__ for cls in type(parent).__mro__}:
+    if name == "_orig_mod" and _has_base(parent, {"OptimizedModule"}):
         raise ValueError(
             f"{path!r} is the module that torch.compile was given, whose call is compiled: compile "
             f"another module, or change what is below it"
@@ -67,8 +94,8 @@ def refuse_graph_target(model: Any, path: str) -> None:
     parts = path.split(".")
     at = model
     for i, name in enumerate(parts):
-        graph = getattr(at, "graph", None)
-        if graph is not None and type(graph).__module__.startswith("torch.fx"):
+        graph = _graph_of(at)
+        if graph is not None:
             target = ".".join(parts[i:])
             for node in graph.nodes:
                 used = str(node.target)

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import ExitStack
 from typing import Any
 
 from modtree.core.families import family_of
+from modtree.editing.hooking import run_eagerly
 from modtree.inspection.forward import Call, Recorder, arguments_text, describe
 from modtree.inspection.inputs import every_node, first_leaf
 from modtree.inspection.tree import Node
@@ -88,7 +91,7 @@ class DryRun:
 def call_model(
     tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
 ) -> tuple[Recorder, Any]:
-    """Calls the model of a tree; what was called, and the result.
+    """Calls the model of a tree, without code of torch.compile; what was called, and the result.
 
     Args:
         tree: The model.
@@ -102,7 +105,10 @@ def call_model(
     """
     recorder = Recorder(on_call=None if modes is None else modes.evaluate)
     try:
-        with recorder.attached():
+        with ExitStack() as stack, recorder.attached(), warnings.catch_warnings():
+            run_eagerly(stack)
+            # The hooks of the recorder are meant to see what torch.compile made, too.
+            warnings.filterwarnings("ignore", "Using `torch.compile.* there are global hooks")
             output = tree.module(*args, **kwargs)
     except Exception as error:
         raise RuntimeError(_message(tree, recorder, error, args, kwargs)) from error

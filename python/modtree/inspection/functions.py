@@ -83,7 +83,7 @@ def summary(
     Output shapes are there when an input is: they come from a forward on zeros of ``input_shape``
     or on ``example``, in evaluation mode and without gradients. Afterwards the model is what it
     was: modes, buffers, hooks and random numbers. A model on meta runs there; of a model with lazy
-    modules a copy runs, and the table shows that copy.
+    modules a copy runs, and the table shows that copy. Compiled code of torch.compile is not used.
 
     Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
     the numbers in those lines are of one. A module that is in the tree twice is counted where it

@@ -11,6 +11,7 @@ from typing import Any
 
 from modtree.core.families import TensorFamily, family_of
 from modtree.core.undo import plain_methods
+from modtree.editing.walking import is_scripted
 from modtree.inspection.libraries import libraries
 from modtree.inspection.tree import module_dict
 
@@ -30,12 +31,18 @@ class Modes:
         """Switches one module to evaluation, without its children."""
         if getattr(module, "training", False) is True:
             self._changed.append(module)
-            plain_methods(module).__setattr__(module, "training", False)
+            _set_training(module, False)
 
     def restore(self) -> None:
         while self._changed:
-            module = self._changed.pop()
-            plain_methods(module).__setattr__(module, "training", True)
+            _set_training(self._changed.pop(), True)
+
+
+def _set_training(module: Any, mode: bool) -> None:
+    if is_scripted(module):  # whose flag is not in the Python object
+        module.training = mode
+    else:
+        plain_methods(module).__setattr__(module, "training", mode)
 
 
 @contextlib.contextmanager
@@ -52,7 +59,7 @@ def keeps_buffers(modules: list[Any]) -> Iterator[None]:
 
 
 class _Buffer:
-    """A buffer and a copy of its values."""
+    """A buffer and a copy of its values, by which it is compared and restored."""
 
     def __init__(self, module: Any, name: str) -> None:
         self._registry: Any = module_dict(module, "_buffers")
@@ -78,13 +85,22 @@ class _Buffer:
     def restore(self) -> None:
         if self._registry.get(self._name) is not self._tensor:
             self._registry[self._name] = self._tensor
-        if self._family is not None and self._copy is not None and not self._is_unwritten():
-            torch: Any = sys.modules.get("torch")
-            with torch.inference_mode() if self._is_inference else nothing_recorded():
+        if self._family is None or self._copy is None or self._is_unwritten(self._family):
+            return
+        torch: Any = sys.modules.get("torch")
+        with torch.inference_mode() if self._is_inference else nothing_recorded():
+            if self._tensor.shape != self._copy.shape:  # a native operation gave it another one
+                self._family.set_data(self._tensor, self._copy)
+            else:
                 self._family.copy_into(self._tensor, self._copy)
 
-    def _is_unwritten(self) -> bool:
-        return self._version is not None and self._tensor._version == self._version
+    def _is_unwritten(self, family: TensorFamily) -> bool:
+        if self._version is None or self._tensor._version != self._version:
+            return False
+        try:  # native operations may write without a new version
+            return bool(libraries()[family.name].equal(self._tensor, self._copy))
+        except Exception:  # sparse or wrapped tensors, or those of another library
+            return True
 
 
 @contextlib.contextmanager

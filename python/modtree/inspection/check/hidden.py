@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native
 from modtree.inspection.check.findings import Finding
@@ -17,12 +19,16 @@ from modtree.inspection.check.look import (
     plain_attributes,
 )
 from modtree.inspection.tree import Node, module_dict
+from modtree.inspection.values import memory_of
 
 __all__ = ["hidden", "modules_in_attributes"]
 
 # Containers are opened so deep, and so many of their elements are looked at.
 _DEEPEST = 4
 _MOST = 1000
+
+# Where a parameter of FullyShardedDataParallel has the parameters that it is made of.
+_FLAT = ("_param_infos", "_shared_param_infos")
 
 # Where `prune`, `weight_norm` and `spectral_norm` keep what they compute an attribute from.
 _SOURCES = ("_orig", "_g", "_v")
@@ -33,13 +39,16 @@ _NOT_REACHED = "parameters(), state_dict(), train() and to() do not reach it"
 def hidden(look: Look) -> Iterator[Finding]:
     """Findings ``hidden-tensor``, ``hidden-parameter``, ``hidden-module``, ``foreign-module``."""
     seen = look.tensors_in_tree | look.modules_in_tree
+    views = _views_of_flat_parameters(look)
     for node in look.nodes:
         sources = {leaf.name for leaf in node.leaves}
         for name, value in plain_attributes(node.module).items():
-            if any(name + end in sources for end in _SOURCES):
+            if any(name + end in sources for end in _SOURCES) or (id(node.module), name) in views:
                 continue  # computed anew at each call
             for way, found in _inside(value, ""):
-                if id(found) in seen or _leads_back(found, look):
+                if id(found) in seen or _leads_back(found, look) or _is_reached(found, look):
+                    continue
+                if hasattr(found, _FLAT[0]):  # of FullyShardedDataParallel, over what is registered
                     continue
                 seen.add(id(found))
                 place = joined(node.path, name) + way
@@ -47,6 +56,16 @@ def hidden(look: Look) -> Iterator[Finding]:
                     yield _hidden_module(place, node, name, way, found, look)
                 else:
                     yield _hidden_tensor(place, node, name, way, found, look)
+
+
+def _views_of_flat_parameters(look: Look) -> set[tuple[int, str]]:
+    """The modules and names where FullyShardedDataParallel puts views of what is registered."""
+    return {
+        (id(info.module), info.param_name)
+        for held in look.held
+        for infos in _FLAT
+        for info in getattr(held.tensor, infos, None) or ()
+    }
 
 
 def modules_in_attributes(look: Look) -> dict[int, Any]:
@@ -97,6 +116,34 @@ def _leads_back(found: Any, look: Look) -> bool:
     return False
 
 
+def _is_reached(found: Any, look: Look) -> bool:
+    """Is it a module around others, of which all that hold something are in the tree, or share
+    their tensors with it?
+    """
+    if not is_module(found):
+        return False
+    waiting, seen, reached = [found], set(), False
+    while waiting:
+        module = waiting.pop()
+        if module is None or id(module) in seen:
+            continue
+        seen.add(id(module))
+        if id(module) in look.modules_in_tree:
+            reached = True
+            continue
+        tensors = [
+            tensor
+            for registry in ("_parameters", "_buffers")
+            for tensor in module_dict(module, registry).values()
+            if tensor is not None
+        ]
+        if any(id(tensor) not in look.tensors_in_tree for tensor in tensors):
+            return False
+        reached = reached or bool(tensors)
+        waiting += module_dict(module, "_modules").values()
+    return reached
+
+
 def _hidden_tensor(place: str, node: Node, name: str, way: str, found: Any, look: Look) -> Finding:
     family: Any = family_of(found)
     what = f"in a plain attribute of {node.type_name}"
@@ -116,8 +163,21 @@ def _hidden_tensor(place: str, node: Node, name: str, way: str, found: Any, look
         place,
         "hidden-tensor",
         f"a tensor {what}: state_dict() and to() do not reach it{graph}",
-        _buffer_hint(node, name, way, has_graph, look),
+        _view_hint(found, look) or _buffer_hint(node, name, way, has_graph, look),
     )
+
+
+def _view_hint(found: Any, look: Look) -> str | None:
+    """What to do about a view of what is registered, which is not to be registered once more."""
+    memory = memory_of(found)
+    for held in look.held if memory is not None else ():
+        other = memory_of(held.tensor)
+        if other is not None and np.may_share_memory(memory, other):
+            return (
+                f"make it of {held.leaf.path} in forward, whose memory it has until to() or a load "
+                f"parts the two"
+            )
+    return None
 
 
 def _buffer_hint(node: Node, name: str, way: str, has_graph: bool, look: Look) -> str:

@@ -77,10 +77,24 @@ def modes(look: Look) -> Iterator[Finding]:
     """
     if _mode(look.tree) is False:
         for node in look.nodes:
-            for child in node.children:
-                if _mode(node) is False and _mode(child) is True and child.first_path is None:
-                    yield _still_training(child)
+            if _mode(node) is False:
+                yield from map(_still_training, _left_in_training(node))
     yield from _in_two_modes(look)
+
+
+def _left_in_training(node: Node) -> list[Node]:
+    """The topmost modules below that are in training mode and may work by it."""
+    found = []
+    waiting = node.children[::-1]
+    while waiting:
+        child = waiting.pop()
+        if _mode(child) is not True or child.first_path is not None:
+            continue
+        if _has_modes(child.module):
+            found.append(child)
+        else:
+            waiting += child.children[::-1]
+    return found
 
 
 def _still_training(node: Node) -> Finding:
@@ -91,6 +105,16 @@ def _still_training(node: Node) -> Finding:
         f"batch norm work on there",
         "model.eval() switches all of it; a train() of your own has to call super().train(mode)",
     )
+
+
+def _has_modes(module: Any) -> bool:
+    """False for what torch.ao puts in the place of layers, in training mode: integer layers,
+    observers, and modules without a forward around them.
+    """
+    home = type(module).__module__
+    is_quantized = home.startswith("torch.ao.") and "quanti" in home
+    is_bare = type(module).__name__ == "Module" and home.startswith("torch.nn.")
+    return not (is_bare or is_quantized) or bool(getattr(module, "dropout", 0))
 
 
 def _mode(node: Node) -> bool | None:

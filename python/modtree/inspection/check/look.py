@@ -11,6 +11,7 @@ from modtree._C import ModuleBase
 from modtree.core import foreign
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native, state_of
+from modtree.editing.walking import is_scripted
 from modtree.inspection.inputs import every_node
 from modtree.inspection.tree import Leaf, Node, module_dict
 
@@ -72,7 +73,11 @@ class Look:
 
 
 def plain_attributes(module: Any) -> dict[str, Any]:
-    """The attributes of a module that are in no registry."""
+    """The attributes of a module that are in no registry; none of scripted ones, which have
+    torch's own there.
+    """
+    if is_scripted(module):
+        return {}
     return {name: value for name, value in state_of(module).items() if name not in _INTERNAL}
 
 

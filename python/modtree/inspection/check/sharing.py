@@ -10,6 +10,7 @@ import numpy as np
 
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.look import Held, Look
+from modtree.inspection.values import memory_of
 
 __all__ = ["shared_memory", "ties"]
 
@@ -70,7 +71,7 @@ def shared_memory(look: Look) -> Iterator[Finding]:
 def _parted(one: Held, other: Held) -> str:
     name = other.leaf.name
     new = f"self.{name} = nn.Parameter(self.{name}.detach().clone()) gives it memory of its own"
-    first, second = _array(one), _array(other)
+    first, second = memory_of(one.tensor), memory_of(other.tensor)
     if first.shape == second.shape and _bounds(first) == _bounds(second):
         same = f"{_at(other.leaf.path)} = {_at(one.leaf.path)}"
         return f"{new}; where the two are to be one, {same} makes them so"
@@ -83,7 +84,7 @@ def _spans(look: Look) -> Iterator[tuple[int, int, Held]]:
         leaf = held.leaf
         if leaf.kind != "parameter" or not leaf.numel or held.family.is_meta(held.tensor):
             continue
-        array = _array(held)
+        array = memory_of(held.tensor)
         if array is not None:
             yield *_bounds(array), held
 
@@ -95,19 +96,8 @@ def _bounds(array: Any) -> tuple[int, int]:
     return low, start + sum(step for step in steps if step > 0) + array.itemsize
 
 
-def _array(held: Held) -> Any:
-    """The values without a copy; None where they are not in the memory of this process."""
-    tensor = held.tensor
-    if str(getattr(tensor, "device", "cpu")) != "cpu":
-        return None
-    try:
-        return np.asarray(held.family.to_numpy(tensor))
-    except Exception:  # sparse, quantized, wrapped
-        return None
-
-
 def _meet(one: Held, other: Held) -> bool:
-    first, second = _array(one), _array(other)
+    first, second = memory_of(one.tensor), memory_of(other.tensor)
     try:
         return np.shares_memory(first, second, max_work=_WORK)
     except np.exceptions.TooHardError:

@@ -9,6 +9,7 @@ import numpy as np
 
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.look import Held, Look
+from modtree.inspection.values import values_of
 
 __all__ = ["grad_flags", "kinds_of_dtypes", "meta_beside_real", "values"]
 
@@ -81,7 +82,7 @@ def _not_finite(held: Held) -> tuple[int, int]:
     if held.leaf.shape is None or not held.leaf.numel or not inexact or family.is_meta(tensor):
         return 0, 0
     try:
-        array = np.asarray(family.to_numpy(tensor))
+        array = values_of(tensor, family)
     except Exception:  # sparse, quantized, wrapped: no plain values to look at
         return 0, 0
     if array.dtype.kind not in "fc":  # of another package, which knows fewer functions

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree.core.families import family_of
+from modtree.editing.wrappers import calls_unseen, is_sharded
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.hidden import modules_in_attributes
 from modtree.inspection.check.look import Held, Look, topmost
@@ -21,7 +22,10 @@ from modtree.inspection.unchanged import Modes, keeps_buffers, keeps_random_stat
 
 __all__ = ["unused"]
 
-_REENTRANT = "CheckpointFunctionBackward"
+# Steps of a graph at which gradients end although values go on: a checkpoint that runs a backward
+# of its own inside, which only `backward()` of the whole would start (that would write gradients,
+# and run hooks that take optimizer steps), and operations without a derivative.
+_ENDS = ("CheckpointFunctionBackward", "WarnNotImplemented", "NotImplemented")
 
 _UNUSED_HINT = (
     "use it in forward or remove it; that is as it should be where another input takes another "
@@ -33,7 +37,8 @@ def unused(look: Look, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterato
     """Findings ``unused-parameter`` and ``made-in-forward``.
 
     A parameter is used when a gradient of the outputs reaches it. Where that cannot be asked, of
-    frozen parameters for instance, it is when its module or the module around that is called.
+    frozen or sharded parameters for instance, it is when its module or the module around that is
+    called, or one around it that calls what is below in its own way.
 
     Args:
         look: The model.
@@ -57,8 +62,17 @@ class _Seen:
         self._look = look
         self._parents = {id(c.module): n for n in look.nodes for c in n.children}
         parameters = [h for h in look.held if h.leaf.kind == "parameter"]
-        self._trainable = [h for h in parameters if h.leaf.requires_grad]
-        self._frozen = [h for h in parameters if not h.leaf.requires_grad]
+        self._unseen = [n for n in look.nodes if calls_unseen(n.module)]
+        sharded = {
+            id(below.module)
+            for node in look.nodes
+            if is_sharded(node.module)
+            for below in every_node(node)
+        }
+        self._trainable, self._doubtful = [], []
+        for held in parameters:
+            is_asked = held.leaf.requires_grad and id(held.node.module) not in sharded
+            (self._trainable if is_asked else self._doubtful).append(held)
         self._reached: set[int] = set()
         self._has_gradients = False
         self.called: dict[int, Any] = {}
@@ -99,7 +113,7 @@ class _Seen:
         for name, library in libraries().items():
             ends = [tensor for tensor in outputs if _is_derived(name, tensor)]
             starts = [held.tensor for held in self._trainable if held.family.name == name]
-            if ends and starts and not _has_graphs_inside(ends):
+            if ends and starts and not _have_other_ends(ends):
                 ones = [library.ones_like(end) for end in ends]
                 grads = library.autograd.grad(ends, starts, ones, allow_unused=True)
                 self._has_gradients = True
@@ -108,7 +122,7 @@ class _Seen:
 
     def missing(self) -> list[Held]:
         """The parameters that nothing has used."""
-        doubtful = self._frozen if self._has_gradients else self._frozen + self._trainable
+        doubtful = self._doubtful if self._has_gradients else self._doubtful + self._trainable
         found = [held for held in doubtful if not self._may_be_used(held)]
         if self._has_gradients:
             found += [held for held in self._trainable if id(held.tensor) not in self._reached]
@@ -116,21 +130,21 @@ class _Seen:
 
     def _may_be_used(self, held: Held) -> bool:
         parent = self._parents.get(id(held.node.module))
-        around = () if parent is None else (parent.module,)
-        return any(id(module) in self.called for module in (held.node.module, *around))
+        around = [] if parent is None else [parent]
+        path = held.node.path
+        around += [n for n in self._unseen if not n.path or f"{path}.".startswith(f"{n.path}.")]
+        return any(id(node.module) in self.called for node in (held.node, *around))
 
 
-def _has_graphs_inside(ends: list[Any]) -> bool:
-    """Is there a checkpoint that runs a backward of its own inside, which only ``backward()`` of
-    the whole would start? That would write gradients, and run hooks that take optimizer steps.
-    """
+def _have_other_ends(ends: list[Any]) -> bool:
+    """Is there a step at which gradients end although values go on?"""
     waiting, seen = [end.grad_fn for end in ends], set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name() == _REENTRANT:
+        if node.name().rpartition("::")[2] in _ENDS:
             return True
         waiting += [function for function, _ in node.next_functions]
     return False

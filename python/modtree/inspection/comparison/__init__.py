@@ -22,6 +22,7 @@ from modtree.files.sources.source import is_file
 from modtree.inspection.comparison.result import Diff, Unequal
 from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
 from modtree.inspection.comparison.value_change import value_change
+from modtree.inspection.values import values_of
 
 __all__ = ["compare"]
 
@@ -117,7 +118,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _same_arrays(a: Any, b: Any) -> bool:
-    x, y = (v if f is None else f.to_numpy(v) for v in (a, b) for f in [families.family_of(v)])
+    x, y = (v if f is None else values_of(v, f) for v in (a, b) for f in [families.family_of(v)])
     if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
         return False
     if x.dtype != y.dtype or x.shape != y.shape:

@@ -19,6 +19,7 @@ from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
 from modtree.files.torch.contents import Holders
 from modtree.files.torch.records import TensorRecord
+from modtree.inspection.values import values_of
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
 
@@ -107,7 +108,7 @@ class Side:
         if family.is_meta(value):
             raise NoValues("it is on meta")
         try:
-            return np.asarray(family.to_numpy(value))
+            return values_of(value, family)
         except Exception as error:  # sparse, quantized or distributed tensors of another library
             raise NoValues(f"it cannot be had as an array: {error}") from None
 
