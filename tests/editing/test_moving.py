@@ -238,6 +238,75 @@ def test_tie_report_finds_views_of_one_memory(impl):
     assert [tuple(tie) for tie in mt.edit(model).tie_report()] == [("memory", ("a", "b"))]
 
 
+def test_tie_report_finds_all_that_meets_in_memory(impl):
+    base = impl.lib.ones(4, 3)
+    model = impl.nn.Module()
+    model.whole, model.rows = impl.nn.Parameter(base), impl.nn.Parameter(base[1:3])
+    model.inner = impl.nn.Module()
+    model.inner.register_buffer("turned", base.T)
+    model.first, model.second = (impl.nn.Parameter(impl.lib.ones(4, 2)[:, i]) for i in range(2))
+    model.inner._buffers["rows"] = model.rows  # one object as parameter and buffer
+    assert [tuple(tie) for tie in mt.edit(model).tie_report()] == [
+        ("parameter", ("rows", "inner.rows")),
+        ("memory", ("whole", "rows", "inner.turned")),
+    ]
+
+
+def with_shared_parts(impl):
+    model = impl.nn.Module()
+    model.a = impl.nn.Sequential(linear(impl), impl.nn.Identity())
+    model.b, model.head = model.a, linear(impl)
+    model.head.weight = model.a[0].weight
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda m: mt.edit(m).insert("b.2", type(m.a)()), ["insert b.2", "insert a.2"]),
+        (lambda m: mt.edit(m).remove("b.1"), ["remove a.1", "remove b.1"]),
+        (lambda m: mt.edit(m).rename("a.0.bias", "c"), ["rename a.0.bias", "rename b.0.bias"]),
+        (
+            lambda m: mt.edit(m).move("head.bias", "b.bias"),
+            ["move head.bias: Parameter -> b.bias", "move head.bias: Parameter -> a.bias"],
+        ),
+        (lambda m: mt.find(m, "b.0").wrap(type(m.a)), ["wrap a.0", "wrap b.0"]),
+        (lambda m: mt.edit(m).share("head.bias", "a.0.bias"), ["share a.0.bias", "share b.0.bias"]),
+        (
+            lambda m: mt.find_parameters(m, "head.weight").requires_grad_(False),
+            [f"requires_grad_ {path}.weight" for path in ("head", "a.0", "b.0")],
+        ),
+        (lambda m: mt.find(m, "b.1").train(False), ["train b.1", "train a.1"]),
+    ],
+)
+def test_a_receipt_tells_all_places(impl, change, expected):
+    model = with_shared_parts(impl)
+    before, keys = registries(model), list(model.state_dict())
+    receipt = change(model)
+    found = [str(each) for each in receipt]
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
+    if not expected[0].startswith("move"):  # whose key is another one
+        new = {receipt(key) for key in keys} - {None}
+        assert new <= model.state_dict().keys()
+    receipt.undo()
+    assert registries(model) == before
+
+
+def test_paths_that_double_with_each_level_and_cycles_end(impl):
+    model = at = impl.nn.Module()
+    for _ in range(40):
+        at.left = at.right = impl.nn.Module()
+        at = at.left
+    at.last = linear(impl)
+    assert len(mt.find(model, "**.last").requires_grad_(False)) >= 2000
+    loop = impl.nn.Module()
+    loop.a, loop.b = linear(impl), impl.nn.Module()
+    loop.b.a, loop.b.up = loop.a, loop
+    paths = [change.path for change in mt.find(loop, "a").train(False)]
+    assert paths == ["a", "b.a"]
+
+
 def test_a_batch_is_made_whole_or_not_at_all(impl):
     model = stacked(impl)
     before, keys = registries(model), list(model.state_dict())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from modtree.editing.edits import Edit, edit
 from modtree.editing.grouping import ParamGroups
 from modtree.editing.intervening import Intervention, intervene
-from modtree.editing.moving import Tie
 from modtree.editing.observing import Call, Capture, capture
 from modtree.editing.receipts import Change, Receipt
 from modtree.editing.selections import (
@@ -20,6 +19,7 @@ from modtree.editing.selections import (
     find_parameters,
     param_groups,
 )
+from modtree.editing.ties import Tie
 
 __all__ = [
     "Call",

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree.editing import moving
-from modtree.editing.moving import Tie, tie_report
 from modtree.editing.receipts import Receipt
 from modtree.editing.selections import Selection, selected
+from modtree.editing.ties import Tie, tie_report
 from modtree.editing.walking import check_model
 
 __all__ = ["Edit", "edit"]

@@ -9,6 +9,7 @@ from modtree.editing.keys import ReplacedKeys, path_below
 from modtree.editing.receipts import Receipt, fill, put, recording
 from modtree.editing.removing import is_numbered, renumber, take_out
 from modtree.editing.walking import (
+    KINDS,
     TABLES,
     TRANSIENT,
     check_child,
@@ -20,9 +21,7 @@ from modtree.editing.walking import (
 )
 from modtree.editing.wrappers import refuse_graph_target
 
-__all__ = ["Tie", "insert", "move", "rename", "share", "tie_report"]
-
-_KINDS = {"_modules": "module", "_parameters": "parameter", "_buffers": "buffer"}
+__all__ = ["insert", "move", "rename", "share"]
 
 
 class _Slot(NamedTuple):
@@ -138,7 +137,9 @@ def rename(model: Any, path: str, name: str) -> Receipt:
         if slot.table == "_buffers" and slot.name in transient:
             transient.remove(slot.name)
             transient.add(name)
-        record.note("rename", path, slot.value, joined(slot.parent_path, name))
+        for each in record.every_path(path):
+            renamed = joined(each.rpartition(".")[0], name)
+            record.note_one("rename", each, slot.value, renamed)
         return record.receipt()
 
 
@@ -168,7 +169,10 @@ def move(model: Any, path: str, to: str) -> Receipt:
                 parent.register_parameter(name, slot.value)
             else:
                 parent.register_buffer(name, slot.value, persistent=not transient)
-        record.note("move", path, slot.value, to)
+        for each in record.every_path(path):
+            record.note_one("move", each, slot.value, to)
+        for each in record.every_path(to)[1:]:
+            record.note_one("move", path, slot.value, each)
         return record.receipt()
 
 
@@ -186,7 +190,7 @@ def share(model: Any, path: str, to: str) -> Receipt:
     slot, target = _slot(model, path), _slot(model, to)
     if slot.table != target.table:
         raise ValueError(
-            f"{path!r} is a {_KINDS[slot.table]}, and {to!r} is a {_KINDS[target.table]}"
+            f"{path!r} is a {KINDS[slot.table]}, and {to!r} is a {KINDS[target.table]}"
         )
     keys = ReplacedKeys()
     with recording(model) as record:
@@ -203,53 +207,3 @@ def share(model: Any, path: str, to: str) -> Receipt:
             setattr(target.parent, target.name, slot.value)
         record.note("share", to, target.value, slot.value, moves=True)
         return record.receipt(keys)
-
-
-class Tie(NamedTuple):
-    """Paths at which there is one object, or at which tensors have one memory."""
-
-    kind: str
-    """``"module"``, ``"parameter"``, ``"buffer"``, or ``"memory"`` for different tensors."""
-    paths: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {' = '.join(path or 'the model itself' for path in self.paths)}"
-
-
-def tie_report(model: Any) -> list[Tie]:
-    """What hangs at several places. The tensors of a module that does are not listed again."""
-    paths: dict[tuple[str, Any], list[str]] = {("module", id(model)): [""]}
-    alive: list[Any] = []
-    owners: dict[Any, set[int]] = {}
-    waiting = [("", model)]
-    while waiting:
-        path, module = waiting.pop()
-        for table in TABLES[1:]:
-            for name, tensor in registry(module, table).items():
-                if tensor is not None:
-                    alive.append(tensor)
-                    paths.setdefault((_KINDS[table], id(tensor)), []).append(joined(path, name))
-                    address = _address(tensor)
-                    known = owners.setdefault(address, set())
-                    if address is not None and id(tensor) not in known:
-                        known.add(id(tensor))
-                        paths.setdefault(("memory", address), []).append(joined(path, name))
-        below = []
-        for name, child in registry(module, "_modules").items():
-            if child is not None:
-                places = paths.setdefault(("module", id(child)), [])
-                places.append(joined(path, name))
-                if len(places) == 1:
-                    below.append((joined(path, name), child))
-        waiting += reversed(below)
-    return [Tie(kind, tuple(each)) for (kind, _), each in paths.items() if len(each) > 1]
-
-
-def _address(tensor: Any) -> Any:
-    """Where the values of a tensor are, with its device and shape; None if that cannot be told."""
-    shape = shape_of(tensor)
-    try:
-        address = None if shape is None else tensor.data_ptr()
-    except (AttributeError, RuntimeError, NotImplementedError):
-        return None
-    return (address, str(tensor.device), tuple(shape or ())) if address else None

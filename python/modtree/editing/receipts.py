@@ -12,6 +12,7 @@ from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
 from modtree.editing.walking import (
     TABLES,
     TRANSIENT,
+    EveryPath,
     Places,
     describe,
     is_module,
@@ -257,6 +258,7 @@ class Recording:
 
     def __init__(self, model: Any, aliases: Mapping[str, str]) -> None:
         self._model, self._aliases = model, aliases
+        self._every_path = EveryPath(aliases)
         self._changes: list[Change] = []
         self._moves_parameters: list[str] = []
         self._touched: dict[int, _Tables] = {}
@@ -274,11 +276,22 @@ class Recording:
         self._kept.enter_context(undone_on_error(module))
         self._touched[id(module)] = _Tables(module, path)
 
+    def every_path(self, path: str) -> list[str]:
+        """The path of a place, and the others that it has as its parent hangs at several places."""
+        parent, _, name = path.rpartition(".")
+        return [joined(each, name) for each in self._every_path(parent)]
+
     def note(self, kind: str, path: str, before: Any, after: Any, *, moves: Any = False) -> None:
         """Notes a change; ``moves``: whether parameters came or went, or the module that did."""
+        has_parameters = any(True for _ in moves.parameters()) if is_module(moves) else moves
+        for each in self.every_path(path):
+            self.note_one(kind, each, before, after)
+            if has_parameters:
+                self._moves_parameters.append(each)
+
+    def note_one(self, kind: str, path: str, before: Any, after: Any) -> None:
+        """Notes a change at one path alone."""
         self._changes.append(Change(kind, path, before, after))
-        if any(True for _ in moves.parameters()) if is_module(moves) else moves:
-            self._moves_parameters.append(path)
 
     def receipt(self, rules: KeyRules | None = None) -> Receipt:
         """What was done, at the end of the change.

@@ -185,7 +185,7 @@ class Selection(Selected):
                 deep copies too. A pickle has the modes alone.
         """
         self._found()
-        return self._noted(setting.set_training(self._covered(), mode, frozen=frozen))
+        return self._noted(setting.set_training(self._model, self._covered(), mode, frozen=frozen))
 
     def to(self, *args: Any, **kwargs: Any) -> Selection:
         """Calls ``to`` of each module, and returns the selection."""
@@ -234,7 +234,7 @@ class TensorSelection(Selected):
 
     def requires_grad_(self, requires_grad: bool = True) -> Receipt:
         """Switches the gradients of these parameters on or off."""
-        return setting.set_requires_grad(self._found(), requires_grad)
+        return setting.set_requires_grad(self._model, self._found(), requires_grad)
 
     def init(self, fn: Callable[[Any], Any]) -> TensorSelection:
         """Calls ``fn(tensor)`` for each one, without recording it, and returns the selection."""

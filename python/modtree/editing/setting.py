@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from modtree.core.families import family_of
 from modtree.editing.hooking import freeze, is_frozen, thaw
 from modtree.editing.receipts import Change, Receipt
-from modtree.editing.walking import describe
+from modtree.editing.walking import EveryPath, describe, places_of, places_of_tensors
 
 __all__ = ["set_requires_grad", "set_training"]
 
@@ -56,18 +56,31 @@ class _Setting:
         self._exchange(self.before)
 
 
-def _made(kind: str, steps: Sequence[tuple[str, _Setting]]) -> Receipt:
-    """Sets all, or, on an error, none."""
+def _made(
+    kind: str, steps: Sequence[tuple[str, _Setting]], paths: Callable[[str], Iterable[str]]
+) -> Receipt:
+    """Sets all, or, on an error, none. The receipt names all paths of what was set."""
     with ExitStack() as kept:
         for _, step in steps:
             kept.enter_context(step.kept_on_error())
             step.redo()
-    changes = [Change(kind, path, str(step.before), str(step.value)) for path, step in steps]
+    changes = [
+        Change(kind, each, str(step.before), str(step.value))
+        for path, step in steps
+        for each in paths(path)
+    ]
     return Receipt(changes, [step for _, step in steps])
 
 
-def set_requires_grad(leaves: Sequence[tuple[str, Any]], flag: bool) -> Receipt:
+def set_requires_grad(model: Any, leaves: Sequence[tuple[str, Any]], flag: bool) -> Receipt:
     """Switches the gradients of parameters on or off: of all, or, on an error, of none."""
+    ids = {path: id(tensor) for path, tensor in leaves}
+    places = places_of_tensors(model, set(ids.values()))
+    every_path = EveryPath(places_of(model).aliases)
+
+    def paths(path: str) -> Iterable[str]:
+        each = (path, *places[ids[path]])
+        return dict.fromkeys(other for place in each for other in every_path(place))
 
     def setting(path: str, tensor: Any, family: Any) -> _Setting:
         def exchange(value: bool | None) -> bool:
@@ -80,7 +93,7 @@ def set_requires_grad(leaves: Sequence[tuple[str, Any]], flag: bool) -> Receipt:
 
     found = [(path, tensor, family_of(tensor)) for path, tensor in leaves]
     steps = [(path, setting(path, tensor, family)) for path, tensor, family in found if family]
-    return _made("requires_grad_", [pair for pair in steps if pair[1].before is not flag])
+    return _made("requires_grad_", [pair for pair in steps if pair[1].before is not flag], paths)
 
 
 class _Mode(NamedTuple):
@@ -100,10 +113,13 @@ class _Mode(NamedTuple):
         return f"{self.training}{', frozen' if self.frozen else ''}"
 
 
-def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool) -> Receipt:
+def set_training(
+    model: Any, members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
+) -> Receipt:
     """Sets the mode of modules.
 
     Args:
+        model: The root.
         members: Paths and modules.
         mode: True for training, False for evaluation.
         frozen: Whether later calls of ``train`` and ``eval`` leave it.
@@ -134,4 +150,5 @@ def set_training(members: Sequence[tuple[str, Any]], mode: bool, *, frozen: bool
         return _Setting(exchange, wanted, f"mode of {describe(path)}", differs)
 
     steps = [(path, setting(path, module)) for path, module in members]
-    return _made("train", [pair for pair in steps if pair[1].before != wanted])
+    every_path = EveryPath(places_of(model).aliases)
+    return _made("train", [pair for pair in steps if pair[1].before != wanted], every_path)

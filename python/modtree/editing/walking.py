@@ -13,9 +13,11 @@ from modtree.core.foreign import is_module_class
 
 __all__ = [
     "BUFFERS",
+    "KINDS",
     "PARAMETERS",
     "TABLES",
     "TRANSIENT",
+    "EveryPath",
     "Place",
     "Places",
     "below",
@@ -28,6 +30,7 @@ __all__ = [
     "leaves_that_match",
     "modules_that_match",
     "places_of",
+    "places_of_tensors",
     "refuse_scripted",
     "registry",
     "shape_of",
@@ -35,10 +38,13 @@ __all__ = [
 ]
 
 
-#: Registries.
+#: Registries, and what is in them.
 PARAMETERS = ("_parameters",)
 BUFFERS = ("_buffers",)
-TABLES = ("_modules", *PARAMETERS, *BUFFERS)
+KINDS = {"_modules": "module", "_parameters": "parameter", "_buffers": "buffer"}
+TABLES = tuple(KINDS)
+# There are as many paths as a state dict has keys, which may double with each level.
+_MOST_PATHS = 1000
 #: The names of buffers that are not in a state dict.
 TRANSIENT = "_non_persistent_buffers_set"
 
@@ -204,7 +210,7 @@ class Places(NamedTuple):
     order: list[int]
     """The ids, each behind those of the modules below it."""
     aliases: dict[str, str]
-    """The further paths of modules with children, and the first one of each."""
+    """The further paths of modules, and the first one of each."""
 
 
 def places_of(model: Any, wanted: Collection[int] = ()) -> Places:
@@ -239,6 +245,47 @@ def places_of(model: Any, wanted: Collection[int] = ()) -> Places:
             open_.pop()
             if id(parent) in places:
                 found.order.append(id(parent))
+    return found
+
+
+class EveryPath:
+    """Called with a path: it, and all others that lead to the same place of the tree, since modules
+    around it hang at several places.
+
+    Args:
+        aliases: The further paths of modules, and the first one of each.
+    """
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._others: dict[str, list[str]] = {}
+        for alias, first in aliases.items():
+            self._others.setdefault(first, []).append(alias)
+            self._others.setdefault(alias, []).append(first)
+
+    def __call__(self, path: str) -> list[str]:
+        found = {path: None}
+        waiting = [path]
+        while waiting and len(found) < _MOST_PATHS:
+            at = waiting.pop()
+            cut = len(at) if self._others else 0
+            while cut > 0:
+                for other in self._others.get(at[:cut], ()):
+                    new = other + at[cut:]
+                    if new not in found and not other.startswith(f"{at[:cut]}."):  # a cycle
+                        found[new] = None
+                        waiting.append(new)
+                cut = at.rfind(".", 0, cut)
+        return list(found)
+
+
+def places_of_tensors(model: Any, wanted: Collection[int]) -> dict[int, list[str]]:
+    """The paths of tensors in registries, by their ids, each module under its first path."""
+    found: dict[int, list[str]] = {key: [] for key in wanted}
+    for path, module in below([("", model)]):
+        for table in (*PARAMETERS, *BUFFERS):
+            for name, tensor in registry(module, table).items():
+                if id(tensor) in found:
+                    found[id(tensor)].append(joined(path, name))
     return found
 
 

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native
+from modtree.editing.ties import meet, memory_of
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.look import (
     Look,
@@ -19,7 +18,6 @@ from modtree.inspection.check.look import (
     plain_attributes,
 )
 from modtree.inspection.tree import Node, module_dict
-from modtree.inspection.values import memory_of
 
 __all__ = ["hidden", "modules_in_attributes"]
 
@@ -172,7 +170,7 @@ def _view_hint(found: Any, look: Look) -> str | None:
     memory = memory_of(found)
     for held in look.held if memory is not None else ():
         other = memory_of(held.tensor)
-        if other is not None and np.may_share_memory(memory, other):
+        if other is not None and meet(memory, other):
             return (
                 f"make it of {held.leaf.path} in forward, whose memory it has until to() or a load "
                 f"parts the two"

@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from modtree.editing.ties import meet, memory_of, span_of
 from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.look import Held, Look
-from modtree.inspection.values import memory_of
 
 __all__ = ["shared_memory", "ties"]
 
-# How long NumPy may think about whether two strided views meet.
-_WORK: Any = 10_000
 _MOST_TIES = 3  # names in a hint
 
 
@@ -56,7 +52,7 @@ def shared_memory(look: Look) -> Iterator[Finding]:
     spans = sorted(_spans(look), key=lambda span: span[:2])
     reach: tuple[int, Held] | None = None
     for start, stop, held in spans:
-        if reach is not None and start < reach[0] and _meet(reach[1], held):
+        if reach is not None and start < reach[0] and meet(_array(reach[1]), _array(held)):
             yield Finding(
                 held.leaf.path,
                 "shared-memory",
@@ -71,8 +67,8 @@ def shared_memory(look: Look) -> Iterator[Finding]:
 def _parted(one: Held, other: Held) -> str:
     name = other.leaf.name
     new = f"self.{name} = nn.Parameter(self.{name}.detach().clone()) gives it memory of its own"
-    first, second = memory_of(one.tensor), memory_of(other.tensor)
-    if first.shape == second.shape and _bounds(first) == _bounds(second):
+    first, second = _array(one), _array(other)
+    if first.shape == second.shape and span_of(first) == span_of(second):
         same = f"{_at(other.leaf.path)} = {_at(one.leaf.path)}"
         return f"{new}; where the two are to be one, {same} makes them so"
     return new
@@ -84,21 +80,12 @@ def _spans(look: Look) -> Iterator[tuple[int, int, Held]]:
         leaf = held.leaf
         if leaf.kind != "parameter" or not leaf.numel or held.family.is_meta(held.tensor):
             continue
-        array = memory_of(held.tensor)
+        array = _array(held)
         if array is not None:
-            yield *_bounds(array), held
+            yield *span_of(array), held
 
 
-def _bounds(array: Any) -> tuple[int, int]:
-    start = array.__array_interface__["data"][0]
-    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    low = start + sum(step for step in steps if step < 0)
-    return low, start + sum(step for step in steps if step > 0) + array.itemsize
-
-
-def _meet(one: Held, other: Held) -> bool:
-    first, second = memory_of(one.tensor), memory_of(other.tensor)
-    try:
-        return np.shares_memory(first, second, max_work=_WORK)
-    except np.exceptions.TooHardError:
-        return np.may_share_memory(first, second)
+def _array(held: Held) -> Any:
+    """The memory of a tensor; None where it is not in that of this process."""
+    is_here = str(getattr(held.tensor, "device", "cpu")) == "cpu"
+    return memory_of(held.tensor) if is_here else None
