@@ -293,6 +293,32 @@ def test_a_receipt_tells_all_places(impl, change, expected):
     assert registries(model) == before
 
 
+def test_a_receipt_tells_which_ties_came_and_went(impl):
+    def tied_to(module):
+        made = linear(impl)
+        made.weight = module.weight
+        return made
+
+    for change, expected in [
+        (lambda m: mt.find(m, "a").replace(lambda p, old: linear(impl)), ["untie head.weight: a."]),
+        (lambda m: mt.find(m, "a").wrap(impl.nn.Sequential), []),
+        (lambda m: mt.find(m, "a").remove(), ["untie a.weight: head."]),
+        (lambda m: mt.edit(m).rename("a", "z"), []),
+        (lambda m: mt.edit(m).move("a", "inner.a"), []),
+        (lambda m: mt.edit(m).share("free.weight", "a.weight"), ["untie head.weight: a."]),
+        (lambda m: mt.edit(m).share("head.weight", "free.weight"), []),
+        (lambda m: mt.find(m, "free").replace(tied_to(m.a)), ["tie free.weight: a."]),
+        (lambda m: mt.find(m, "free").replace(m.head), ["tie free: head"]),
+    ]:
+        model = impl.nn.Module()
+        model.a, model.head, model.free = linear(impl), linear(impl), linear(impl)
+        model.head.weight, model.inner = model.a.weight, impl.nn.Module()
+        receipt = change(model)
+        found = [str(each) for each in receipt if "tie" in each.kind]
+        assert len(found) == len(expected) == len(receipt) - 1, receipt
+        assert all(map(str.startswith, found, expected))
+
+
 def test_paths_that_double_with_each_level_and_cycles_end(impl):
     model = at = impl.nn.Module()
     for _ in range(40):

@@ -32,7 +32,7 @@ OF_MODULES = {
     "both": lambda m, what, nn: (mt.find(m, **what) & mt.find(m, "head")).remove(),
     "edit": lambda m, what, nn: mt.edit(m).find(**what).replace(nn.Identity),
     "edit.replace": lambda m, what, nn: mt.edit(m).replace(mt.find(m, **what), nn.Identity),
-    "capture": lambda m, what, nn: mt.capture(m, mt.find(m, **what)).__enter__(),
+    "capture": lambda m, what, nn: mt.capture(m, mt.find(m, **what)),
     "intervene": lambda m, what, nn: mt.intervene(m, {mt.find(m, **what): None}),
     "param_groups": lambda m, what, nn: mt.param_groups(m, {mt.find(m, **what): {}}),
 }

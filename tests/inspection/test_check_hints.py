@@ -175,6 +175,25 @@ def test_one_memory_that_is_to_be_one_parameter(impl):
     assert model.inner.b is model.a
 
 
+def test_what_is_reached_already_is_not_to_be_registered(impl):
+    """Neither modules around what is in the tree, nor views of its memory."""
+    kinds = models(impl)
+    model = module(impl, inner=kinds.Scale(2), other=kinds.Scale(2))
+    model.around = [impl.nn.Sequential(model.inner)]
+    twin = kinds.Scale(2)
+    twin.weight = model.other.weight
+    model.__dict__["twin"] = twin
+    assert mt.check(model) == []
+    twin.more = impl.nn.Parameter(impl.lib.ones(1))
+    (finding,) = mt.check(model)
+    assert finding.path == "twin"
+    model.__dict__.pop("twin")
+    model.view = model.inner.weight.detach()[:1]
+    (finding,) = mt.check(model)
+    assert "make it of inner.weight in forward" in finding.hint
+    assert "register_buffer" not in finding.hint
+
+
 def test_hooks_are_removed(impl):
     model = models(impl).Stack(2, 1)
     handle = model.register_forward_hook(lambda *args: None)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from modtree.core.undo import undone_on_error
 from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
+from modtree.editing.ties import ties_and_tensors
 from modtree.editing.walking import (
     TABLES,
     TRANSIENT,
@@ -20,6 +21,7 @@ from modtree.editing.walking import (
     places_of,
     refuse_scripted,
     registry,
+    value_at,
 )
 from modtree.editing.wrappers import warn_of_wrappers
 
@@ -34,7 +36,8 @@ class Change(NamedTuple):
     """One line of a receipt."""
 
     kind: str
-    """``"replace"``, ``"insert"``, ``"remove"``, ``"rename"``, ``"move"``, ``"share"``, ..."""
+    """``"replace"``, ``"insert"``, ``"remove"``, ``"rename"``, ``"move"``, ``"share"``, ..., and
+    ``"tie"`` or ``"untie"`` where another change made two places one or took them apart."""
     path: str
     """Where it was done."""
     before: Any
@@ -259,6 +262,7 @@ class Recording:
     def __init__(self, model: Any, aliases: Mapping[str, str]) -> None:
         self._model, self._aliases = model, aliases
         self._every_path = EveryPath(aliases)
+        self._ties = ties_and_tensors(model)[0]
         self._changes: list[Change] = []
         self._moves_parameters: list[str] = []
         self._touched: dict[int, _Tables] = {}
@@ -308,8 +312,33 @@ class Recording:
             rules = MovedKeys(before, [pair for _, new in slots for pair in new])
         if self._aliases:
             rules = AliasedKeys(rules, self._aliases)
+        self._note_ties(rules)
         warn_of_wrappers(self._model, self._moves_parameters)
         return Receipt(self._changes, steps, [rules])
+
+    def _note_ties(self, rules: KeyRules) -> None:
+        """Notes which ties there are no more, and which there are that no other change tells."""
+        for tie in self._ties:
+            moved = [(path, rules.forward(path)) for path in tie.paths]
+            now = [(path, to and value_at(self._model, to)) for path, to in moved]
+            there = [(path, value) for path, value in now if value is not None]
+            for path, value in now:
+                if there and value is not there[0][1]:
+                    self.note_one("untie", path, there[0][0], None)
+        known = [{self._one_path(path) for path in tie.paths} for tie in self._ties]
+        told = {change.path for change in self._changes if change.kind == "share"}
+        for tie in ties_and_tensors(self._model)[0]:
+            before = [rules.backward(path) for path in tie.paths]
+            origins = [path and self._one_path(path) for path in before]
+            for path, origin in zip(tie.paths[1:], origins[1:], strict=True):
+                pair = {origin, origins[0]}
+                is_old = len(pair) == 1 or any(pair <= each for each in known)
+                if not is_old and told.isdisjoint((path, tie.paths[0])):
+                    self.note_one("tie", path, tie.paths[0], None)
+
+    def _one_path(self, path: str) -> str:
+        """The same one for all paths of a place before the change."""
+        return min(self._every_path(path))
 
 
 @contextmanager

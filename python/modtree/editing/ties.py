@@ -12,7 +12,7 @@ import numpy as np
 
 from modtree.editing.walking import KINDS, TABLES, joined, registry, shape_of
 
-__all__ = ["Tie", "meet", "memory_of", "span_of", "tie_report"]
+__all__ = ["Tie", "meet", "memory_of", "span_of", "tie_report", "ties_and_tensors"]
 
 # How long NumPy may think about whether two strided views meet.
 _WORK: Any = 10_000
@@ -31,6 +31,12 @@ class Tie(NamedTuple):
 
 def tie_report(model: Any) -> list[Tie]:
     """What hangs at several places. The tensors of a module that does are not listed again."""
+    found, tensors = ties_and_tensors(model)
+    return found + [Tie("memory", each) for each in _over_one_memory(tensors)]
+
+
+def ties_and_tensors(model: Any) -> tuple[list[Tie], list[tuple[str, Any]]]:
+    """What hangs at several places, and each tensor at its first one."""
     kinds: dict[int, str] = {id(model): "module"}
     paths: dict[int, list[str]] = {id(model): [""]}
     tensors: list[tuple[str, Any]] = []
@@ -55,7 +61,7 @@ def tie_report(model: Any) -> list[Tie]:
                     below.append((joined(path, name), child))
         waiting += reversed(below)
     found = [Tie(kinds[key], tuple(each)) for key, each in paths.items() if len(each) > 1]
-    return found + [Tie("memory", each) for each in _over_one_memory(tensors)]
+    return found, tensors
 
 
 # -- memory ----------------------------------------------------------------------------------------

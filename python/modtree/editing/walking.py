@@ -35,6 +35,7 @@ __all__ = [
     "registry",
     "shape_of",
     "submodule",
+    "value_at",
 ]
 
 
@@ -147,6 +148,17 @@ def submodule(model: Any, path: str) -> Any:
             )
         at, before = children[name], joined(before, name)
     return at
+
+
+def value_at(model: Any, path: str) -> Any:
+    """The module, parameter or buffer at a path; None if there is none."""
+    parent, _, name = path.rpartition(".")
+    try:
+        holder = submodule(model, parent)
+    except AttributeError:
+        return None
+    found = (registry(holder, table).get(name) for table in TABLES)
+    return next((value for value in found if value is not None), None)
 
 
 def modules_that_match(model: Any, machine: Machine) -> list[tuple[str, Any]]:
