@@ -376,3 +376,37 @@ def test_the_way_out_of_a_name_that_is_taken(ours):
             model.register_buffer(name, None)
         else:
             assert name in ("constant", "computed", "forward")
+
+
+def test_class_getattr_is_asked_for_a_name_that_is_registered(impl):
+    asked = []
+
+    class Asked(impl.nn.Module):
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    m = Asked()
+    m.register_parameter("w", None)
+    m.register_buffer("b", None)
+    m.add_module("c", None)
+    asked.clear()
+    m.register_parameter("w", impl.nn.Parameter(impl.lib.tensor([1.0])))
+    m.register_buffer("b", impl.lib.tensor([1.0]))
+    m.add_module("c", impl.nn.Module())
+    m.w = impl.nn.Parameter(impl.lib.tensor([1.0]))
+    assert asked == ["w", "b", "c", "w"]
+
+
+def test_error_of_the_class_getattr_refuses_a_registered_name(impl):
+    class Refusing(impl.nn.Module):
+        def __getattr__(self, name):
+            if name == "b":
+                raise LookupError(name)
+            return super().__getattr__(name)
+
+    m = Refusing()
+    m._buffers["b"] = None
+    with pytest.raises(LookupError):
+        m.register_buffer("b", impl.lib.tensor([1.0]))
+    assert m._buffers["b"] is None

@@ -136,3 +136,31 @@ def test_replica_warns_and_still_works(impl):
     with warns(UserWarning, "from a module created with nn.DataParallel() has no effect"):
         m.zero_grad()
     assert m.w.grad is None
+
+
+def test_class_getattr_is_asked_whether_it_is_a_replica(impl):
+    asked = []
+
+    class Asked(impl.nn.Module):
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    m = Asked()
+    asked.clear()
+    m.zero_grad()
+    assert asked == ["_is_replica"]
+
+    class Replica(impl.nn.Module):
+        def __getattr__(self, name):
+            return name == "_is_replica" or super().__getattr__(name)
+
+    with warns(UserWarning, "has no effect"):
+        Replica().zero_grad()
+
+
+def test_buffer_named_is_replica_warns(impl):
+    m = impl.nn.Module()
+    m.register_buffer("_is_replica", impl.lib.tensor(1.0))
+    with warns(UserWarning, "has no effect"):
+        m.zero_grad()

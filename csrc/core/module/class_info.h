@@ -56,8 +56,7 @@ namespace modtree {
   X(getnewargs, getnewargs)                                                                        \
   X(getnewargs_ex, getnewargs_ex)                                                                  \
   X(copy, copy)                                                                                    \
-  X(deepcopy, deepcopy)                                                                            \
-  X(is_replica, is_replica)
+  X(deepcopy, deepcopy)
 
 enum class Virtual : std::uint8_t {
 #define MODTREE_ENUMERATOR(enumerator, member) enumerator,

@@ -28,16 +28,11 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   return PySet_CheckExact(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
 }
 
-// Raises where the module has the name, but not as an entry of that registry. A registry of another
-// class is asked in torch's order.
+// Raises where the module has the name, but not as an entry of that registry. The class is asked
+// first, for a name that is registered too: its `__getattr__` may raise or note it.
 int check_free(ModuleObject *module, Slot slot, PyObject *name) {
-  const bool is_odd = has_odd_table(module);
-  const int known = is_odd ? 0 : registry_contains(module, slot, name);
-  const int exists = known == 0 ? has_attribute(module, name) : 0;
-  if (known < 0 || exists < 0) {
-    return -1;
-  }
-  const int replaces = exists && is_odd ? registry_contains(module, slot, name) : 0;
+  const int exists = has_attribute(module, name);
+  const int replaces = exists > 0 ? registry_contains(module, slot, name) : exists;
   return replaces < 0 ? -1 : exists && !replaces ? raise_already_exists(module, name) : 0;
 }
 

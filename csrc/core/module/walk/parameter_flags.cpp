@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "family/family.h"
+#include "module/attributes/reading.h"
 #include "module/torch_facts.h"
 #include "module/walk/look_ahead.h"
 #include "module/walk/plain_class.h"
@@ -278,8 +279,11 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
 }
 
 int warn_if_replica(PyObject *self_obj) {
-  if (!overrides(as_module(self_obj), Virtual::is_replica) && !has_odd_table(as_module(self_obj))) {
-    return 0;
+  if (Py_TYPE(self_obj)->tp_getattro == module_tp_getattro) {
+    const int has_flag = has_attribute(as_module(self_obj), names.is_replica);
+    if (has_flag <= 0) {
+      return has_flag;
+    }
   }
   PyObject *found;
   const int has_flag = optional_attr(self_obj, names.is_replica, &found);
