@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from helpers.internals import needs_object_methods
+from helpers.pickled_modules import importable
 from helpers.support import modes, raises
 from helpers.util import INTERNAL_KEYS, names, param
 
@@ -158,3 +159,25 @@ def test_reduction_in_protocol_0(ours):
         with raises(TypeError, "takes 1 positional argument"):
             reduce()
     assert type(pickle.loads(pickle.dumps(m, 0))) is type(m)
+
+
+def NeedsArgument(Module):
+    class NeedsArgument(Module):
+        def __new__(cls, value):
+            return super().__new__(cls)
+
+        def __init__(self, value):
+            super().__init__()
+            self.value = value
+
+    return NeedsArgument
+
+
+@pytest.mark.parametrize("protocol", [0, 1])
+def test_the_first_protocols_do_not_call_new_of_the_class(impl, protocol):
+    m = importable(impl, NeedsArgument)(3)
+    new = pickle.loads(pickle.dumps(m, protocol))
+    assert type(new) is type(m) and new.value == 3
+    function, args, _state = m.__reduce_ex__(protocol)
+    assert function is copyreg._reconstructor and args == (type(m), object, None)
+    assert impl.nn.Module().__reduce_ex__(protocol)[0] is copyreg._reconstructor

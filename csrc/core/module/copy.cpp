@@ -5,6 +5,7 @@
 
 #include "module/class_info.h"
 #include "module/deepcopy.h"
+#include "module/object_methods.h"
 #include "python/call.h"
 #include "python/installed.h"
 #include "python/native_section.h"
@@ -310,15 +311,24 @@ int set_state(ModuleObject *module, PyObject *state) {
   return module->state.exposed ? fill_missing(module, state, assigns && !is_lean) : 0;
 }
 
-// Code objects of copy.copy and copy.deepcopy, and copyreg.__newobj__, kept for good.
+// Code objects of copy.copy and copy.deepcopy, and two functions of copyreg, kept for good.
 PyObject *copy_code = nullptr;
 PyObject *deepcopy_code = nullptr;
 PyObject *newobj = nullptr;
+PyObject *reconstructor = nullptr;
 
 PyObject *newobj_reduction(PyObject *self_obj, PyObject *state) {
-  const auto arguments = py::reinterpret_steal<py::object>(
-      PyTuple_Pack(1, reinterpret_cast<PyObject *>(Py_TYPE(self_obj))));
-  return arguments ? PyTuple_Pack(3, newobj, arguments.ptr(), state) : nullptr;
+  return Py_BuildValue("O(O)O", newobj, Py_TYPE(self_obj), state);
+}
+
+// The description of protocols 0 and 1: object.__new__ makes the object, not the class's.
+PyObject *reconstructor_reduction(PyObject *self_obj, PyObject *state) {
+  const int has_state = PyObject_IsTrue(state);
+  if (has_state < 0) {
+    return nullptr;
+  }
+  return Py_BuildValue(has_state ? "O(OOO)O" : "O(OOO)", reconstructor, Py_TYPE(self_obj),
+                       &PyBaseObject_Type, Py_None, state);
 }
 
 // The code object of a function of a module, or None. Throws error_already_set.
@@ -382,21 +392,29 @@ PyObject *module_setstate(PyObject *self_obj, PyObject *state) {
 
 PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
-    ModuleObject *self = as_module(self_obj);
-    // copy.copy shares the registries with the original, so it needs all of them.
-    if (pickles_lean(self) && !is_running(copy_code)) {
-      const auto state = py::reinterpret_steal<py::object>(lean_state(self));
-      return state ? newobj_reduction(self_obj, state.ptr()) : nullptr;
-    }
-    // Protocols 0 and 1 cannot describe an object with native state; protocol 2's description works
-    // in all of them.
     const long number = PyLong_AsLong(protocol);
     if (number == -1 && PyErr_Occurred()) {
       return nullptr;
     }
+    ModuleObject *self = as_module(self_obj);
+    const bool is_old = number < 2;
+    // copy.copy shares the registries with the original, so it needs all of them.
+    if (pickles_lean(self) && !is_running(copy_code)) {
+      const auto state = py::reinterpret_steal<py::object>(lean_state(self));
+      const bool reconstructs = is_old && object_new_takes_modules();
+      return !state         ? nullptr
+             : reconstructs ? reconstructor_reduction(self_obj, state.ptr())
+                            : newobj_reduction(self_obj, state.ptr());
+    }
+    if (is_old && object_new_takes_modules() &&
+        !class_info(Py_TYPE(self_obj)).overrides(Virtual::reduce)) {
+      const auto state =
+          py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(self_obj, names.getstate));
+      return state ? reconstructor_reduction(self_obj, state.ptr()) : nullptr;
+    }
+    // CPython's own description in protocols 0 and 1 calls the native base with the module.
     auto *object_class = reinterpret_cast<PyObject *>(&PyBaseObject_Type);
-    return PyObject_CallMethod(object_class, "__reduce_ex__", "Ol", self_obj,
-                               number < 2 ? 2 : number);
+    return PyObject_CallMethod(object_class, "__reduce_ex__", "Ol", self_obj, is_old ? 2 : number);
   });
 }
 
@@ -418,7 +436,8 @@ void init_copying() {
   copy_code = code_of("copy", "copy");
   deepcopy_code = code_of("copy", "deepcopy");
   newobj = import_attribute("copyreg", "__newobj__").release().ptr();
-  if (!newobj) {
+  reconstructor = import_attribute("copyreg", "_reconstructor").release().ptr();
+  if (!newobj || !reconstructor) {
     throw py::error_already_set();
   }
 }

@@ -254,6 +254,8 @@ bool exchange_object_methods(bool on) {
   return installed;
 }
 
+bool object_new_takes_modules() { return installed; }
+
 void init_object_methods() {
   if (!kSlotRecordsAreKnown || !may_know_internals("object_methods")) {
     return;

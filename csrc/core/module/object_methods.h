@@ -17,6 +17,9 @@ void init_object_methods();
 // Puts that in place or takes it back; says whether it is in place afterwards. For tests.
 bool exchange_object_methods(bool on);
 
+// True while object.__new__(cls) makes modules.
+bool object_new_takes_modules();
+
 // Takes the slot wrappers out of the native base, once Module has them: past Module come object's
 // then, as super(nn.Module, module).__setattr__ expects.
 void leave_slots_to_object();
