@@ -301,6 +301,9 @@ std::vector<std::string> split_parameters(const std::string &signature) {
 
 PyObject *call_bound(const BoundFunction &function, Call call, PyObject *const *args,
                      Py_ssize_t count, PyObject *keywords) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
     Held held;
     Value values[kMost];

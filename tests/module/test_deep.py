@@ -14,19 +14,28 @@ import sys
 import pytest
 from helpers.limits import HANGS_AFTER
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "isolated" / "deep.py"
-OPERATIONS = re.findall(r"^    def ([a-z]\w*)\(self\):", SCRIPT.read_text(), re.MULTILINE)
-_RESULTS: dict[tuple[str, int], dict[str, str]] = {}
+ISOLATED = pathlib.Path(__file__).parents[1] / "isolated"
+DEEP, C_STACK = ISOLATED / "deep.py", ISOLATED / "c_stack.py"
 
 
-def outcomes(kind: str, depth: int) -> dict[str, str]:
+def operations_in(text: str) -> list[str]:
+    return re.findall(r"^    def ([a-z]\w*)\(self\):", text, re.MULTILINE)
+
+
+OPERATIONS = operations_in(DEEP.read_text())
+ON_MODULES, ON_TENSORS = map(operations_in, C_STACK.read_text().split("class Tensors"))
+_RESULTS: dict[tuple[str, ...], dict[str, str]] = {}
+
+
+def outcomes(script: pathlib.Path, words: list[str], operations: list[str]) -> dict[str, str]:
     """What the script printed. After a crash it goes on with the operations that were left."""
-    if (kind, depth) not in _RESULTS:
+    key = (script.name, *words)
+    if key not in _RESULTS:
         found: dict[str, str] = {}
-        left = list(OPERATIONS)
+        left = list(operations)
         while left:
             process = subprocess.run(
-                [sys.executable, str(SCRIPT), kind, str(depth), *left],
+                [sys.executable, str(script), *words, *left],
                 capture_output=True,
                 text=True,
                 timeout=HANGS_AFTER,
@@ -42,18 +51,28 @@ def outcomes(kind: str, depth: int) -> dict[str, str]:
             elif not process.stdout:
                 found |= {name: f"did not start: {process.stderr[-500:]}" for name in left}
             left = [name for name in left if name not in found]
-        _RESULTS[kind, depth] = found
-    return _RESULTS[kind, depth]
+        _RESULTS[key] = found
+    return _RESULTS[key]
 
 
 @pytest.mark.parametrize("depth", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_deep_chain(ours, operation, depth):
-    assert outcomes(ours.name, depth)[operation] == "ok"
+    assert outcomes(DEEP, [ours.name, str(depth)], OPERATIONS)[operation] == "ok"
 
 
-def test_the_script_knows_its_operations():
+def test_the_scripts_know_their_operations():
     assert {"modules", "train", "state_dict", "death", "repr"} <= set(OPERATIONS)
+    assert {"train", "call", "getattr"} <= set(ON_MODULES) and "operator" in ON_TENSORS
+
+
+@pytest.mark.parametrize("operation", ON_MODULES + ON_TENSORS)
+def test_calls_nested_to_the_end_of_the_c_stack(ours, operation):
+    if ours.name != "modtree" and operation in ON_TENSORS:
+        pytest.skip("these are functions of torch")
+    of_library = ON_MODULES if ours.name != "modtree" else ON_MODULES + ON_TENSORS
+    found = outcomes(C_STACK, [ours.name], of_library)[operation]
+    assert found.startswith("calls are nested too deeply for the C stack of this thread (512 KiB)")
 
 
 class Looked:

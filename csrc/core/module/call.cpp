@@ -238,6 +238,9 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 }
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   native_counts.calls.add();
   Plan plan;
@@ -251,6 +254,9 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
 
 PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
                             PyObject *names_of_keywords) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.
   const ternaryfunc call = Py_TYPE(self_obj)->tp_call;
   PyObject *forward = nullptr;

@@ -345,7 +345,7 @@ PyType_Slot module_slots[] = {
     {Py_tp_init, reinterpret_cast<void *>(entry<module_tp_init>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(module_tp_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(module_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<module_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<module_tp_clear>)},
     {Py_tp_call, reinterpret_cast<void *>(module_tp_call)},
     {Py_tp_getattro, reinterpret_cast<void *>(module_tp_getattro)},
     {Py_tp_setattro, reinterpret_cast<void *>(module_tp_setattro)},
@@ -366,6 +366,9 @@ PyType_Spec module_spec = {
 }  // namespace
 
 PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   if (type->tp_new != module_tp_new &&
       ((args && PyTuple_GET_SIZE(args) > 0) || (keywords && PyDict_GET_SIZE(keywords) > 0))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What native code has in the place of the GIL on a CPython without one. With the GIL, all of this
-// is nothing: entry<f> is f, and the classes are empty.
+// What native code has in the place of the GIL on a CPython without one. With the GIL, the classes
+// are empty.
 //
 // Native code runs in one critical section of the process (PyCriticalSection), which is left where
 // a native function calls Python code, and by CPython itself whenever the thread waits: between two
@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <new>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
+#include "python/c_stack.h"
 #include "python/release_later.h"
 
 // Storage of a cache that is read outside of the section: then each thread has its own.
@@ -178,21 +180,6 @@ inline void free_later(void *replaced) noexcept {
   Replaced::add(replaced, PyMem_Free);
 }
 
-template <auto kFunction>
-struct Entry;
-
-template <class Result, class... Args, Result (*kFunction)(Args...)>
-struct Entry<kFunction> {
-  static Result call(Args... args) {
-    const NativeSection in_section;
-    return kFunction(args...);
-  }
-};
-
-// The function as CPython is to call it.
-template <auto kFunction>
-inline constexpr auto entry = &Entry<kFunction>::call;
-
 #else
 
 inline void init_native_section() {}
@@ -208,9 +195,40 @@ struct OutsideNativeSection {
   OutsideNativeSection() {}
 };
 
-template <auto kFunction>
-inline constexpr auto entry = kFunction;
-
 #endif
+
+template <auto kFunction>
+struct Entry;
+
+template <class Result, class... Args, Result (*kFunction)(Args...)>
+struct Entry<kFunction> {
+  static Result call(Args... args) {
+    if (c_stack_ends()) {
+      return error();
+    }
+    return call_always(args...);
+  }
+
+  static Result call_always(Args... args) {
+    const NativeSection in_section;
+    return kFunction(args...);
+  }
+
+private:
+  static constexpr Result error() {
+    if constexpr (std::is_pointer_v<Result>) {
+      return nullptr;
+    } else {
+      return -1;
+    }
+  }
+};
+
+// The function as CPython is to call it.
+template <auto kFunction>
+inline constexpr auto entry = &Entry<kFunction>::call;
+// The same for one that must not fail.
+template <auto kFunction>
+inline constexpr auto unfailing_entry = &Entry<kFunction>::call_always;
 
 }  // namespace modtree

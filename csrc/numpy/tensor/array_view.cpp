@@ -136,7 +136,7 @@ PyType_Spec kSpec = {
 
 PyType_Slot kExportedSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(kept_tp_dealloc)},
-    {Py_bf_getbuffer, reinterpret_cast<void *>(entry<exported_bf_getbuffer>)},
+    {Py_bf_getbuffer, reinterpret_cast<void *>(unfailing_entry<exported_bf_getbuffer>)},
     {Py_tp_doc, const_cast<char *>("The bytes of a tensor, for a pickle.")},
     {0, nullptr},
 };

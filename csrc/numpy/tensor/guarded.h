@@ -38,6 +38,9 @@ inline bool call_native_override(const char *name, PyObject *self, PyObject *con
 // kAlias tells methods apart that share a function.
 template <const PyMethodDef *(*kTable)(), PyCFunction kMethod, int kAlias = 0>
 PyObject *guarded(PyObject *self, PyObject *unused) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   PyObject *result;
   if (is_overridden(self) &&
@@ -52,6 +55,9 @@ using FastMethod = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t);
 
 template <const PyMethodDef *(*kTable)(), FastMethod kMethod>
 PyObject *guarded_fast(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   PyObject *result;
   if ((is_overridden(self) || is_overridden(args, nargs)) &&
@@ -67,6 +73,9 @@ using KeywordMethod = PyObject *(*)(PyObject *, PyObject *const *, Py_ssize_t, P
 template <const PyMethodDef *(*kTable)(), KeywordMethod kMethod>
 PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                            PyObject *kwnames) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   PyObject *result;
   if ((is_overridden(self) || is_overridden(args, argument_count(nargs, kwnames))) &&
@@ -80,6 +89,9 @@ PyObject *guarded_keywords(PyObject *self, PyObject *const *args, Py_ssize_t nar
 // The closure of a guarded attribute is its name.
 template <getter kGet>
 PyObject *guarded_get(PyObject *self, void *closure) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   const NativeSection in_section;
   PyObject *result = nullptr;
   if (is_overridden(self) && slot_guard(true, [&] {
@@ -92,6 +104,9 @@ PyObject *guarded_get(PyObject *self, void *closure) {
 
 template <setter kSet>
 int guarded_set(PyObject *self, PyObject *value, void *closure) {
+  if (c_stack_ends()) {
+    return -1;
+  }
   const NativeSection in_section;
   PyObject *result = nullptr;
   if (value != nullptr && is_overridden(self) && slot_guard(true, [&] {

@@ -146,7 +146,7 @@ PyTypeObject *make_type(py::handle m) {
   std::vector<PyType_Slot> slots{
       {Py_tp_new, reinterpret_cast<void *>(entry<tensor_tp_new>)},
       {Py_tp_traverse, reinterpret_cast<void *>(tensor_tp_traverse)},
-      {Py_tp_clear, reinterpret_cast<void *>(entry<tensor_tp_clear>)},
+      {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<tensor_tp_clear>)},
       {Py_tp_dealloc, reinterpret_cast<void *>(tensor_tp_dealloc)},
       {Py_tp_hash, reinterpret_cast<void *>(entry<tensor_tp_hash>)},
       {Py_tp_members, kMembers},

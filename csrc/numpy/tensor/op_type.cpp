@@ -317,7 +317,7 @@ PyType_Slot kSlots[] = {
     {Py_tp_descr_get, reinterpret_cast<void *>(entry<op_tp_descr_get>)},
     {Py_tp_repr, reinterpret_cast<void *>(entry<op_tp_repr>)},
     {Py_tp_traverse, reinterpret_cast<void *>(op_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<op_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<op_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(op_tp_dealloc)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},

@@ -269,14 +269,14 @@ PyMemberDef kMembers[] = {
 };
 
 PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_new>>>)},
+    {Py_tp_new, reinterpret_cast<void *>(entry<overridable_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_descr_get, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_descr_get>>>)},
-    {Py_tp_getattro, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_getattro>>>)},
-    {Py_tp_setattro, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_setattro>>>)},
-    {Py_tp_repr, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_repr>>>)},
+    {Py_tp_descr_get, reinterpret_cast<void *>(entry<overridable_tp_descr_get>)},
+    {Py_tp_getattro, reinterpret_cast<void *>(entry<overridable_tp_getattro>)},
+    {Py_tp_setattro, reinterpret_cast<void *>(entry<overridable_tp_setattro>)},
+    {Py_tp_repr, reinterpret_cast<void *>(entry<overridable_tp_repr>)},
     {Py_tp_traverse, reinterpret_cast<void *>(overridable_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<entry<entry<overridable_tp_clear>>>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<overridable_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(overridable_tp_dealloc)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},

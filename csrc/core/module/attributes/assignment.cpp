@@ -408,6 +408,9 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
 }
 
 int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
+  if (c_stack_ends()) {
+    return -1;
+  }
   const NativeSection in_section;
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",

@@ -246,6 +246,9 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
 #endif
 
 [[gnu::noinline]] PyObject *read_attribute(PyObject *self_obj, PyObject *name, Reach reach) {
+  if (c_stack_ends()) {
+    return nullptr;
+  }
   if (!PyUnicode_Check(name)) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'",
                  Py_TYPE(name)->tp_name);

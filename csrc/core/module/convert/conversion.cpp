@@ -207,7 +207,7 @@ PyType_Slot conversion_slots[] = {
     {Py_tp_new, reinterpret_cast<void *>(entry<conversion_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
     {Py_tp_traverse, reinterpret_cast<void *>(conversion_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<conversion_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<conversion_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(conversion_tp_dealloc)},
     {Py_tp_members, conversion_members},
     {0, nullptr},
@@ -283,7 +283,7 @@ PyType_Slot keep_ties_slots[] = {
     {Py_tp_new, reinterpret_cast<void *>(entry<keep_ties_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(entry<keep_ties_tp_call>)},
     {Py_tp_traverse, reinterpret_cast<void *>(keep_ties_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<keep_ties_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<keep_ties_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(keep_ties_tp_dealloc)},
     {0, nullptr},
 };

@@ -245,7 +245,7 @@ PyType_Slot walk_slots[] = {
     {Py_tp_iter, reinterpret_cast<void *>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void *>(entry<walk_tp_iternext>)},
     {Py_tp_traverse, reinterpret_cast<void *>(walk_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<walk_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<walk_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(walk_tp_dealloc)},
     {Py_tp_repr, reinterpret_cast<void *>(entry<walk_tp_repr>)},
     {Py_tp_methods, walk_methods},

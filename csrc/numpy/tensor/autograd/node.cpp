@@ -285,7 +285,7 @@ PyGetSetDef kGetSet[] = {
 PyType_Slot kSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(node_tp_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void *>(node_tp_traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(entry<node_tp_clear>)},
+    {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<node_tp_clear>)},
     {Py_tp_repr, reinterpret_cast<void *>(entry<node_repr>)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},
@@ -450,7 +450,7 @@ py::object make_named_type(PyObject *name) {
   PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void *>(node_tp_dealloc)},
       {Py_tp_traverse, reinterpret_cast<void *>(node_tp_traverse)},
-      {Py_tp_clear, reinterpret_cast<void *>(entry<node_tp_clear>)},
+      {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<node_tp_clear>)},
       {0, nullptr},
   };
   PyType_Spec spec = {full_name, sizeof(NodeObject), 0,
