@@ -426,3 +426,19 @@ def test_walk_overrides_on_module_itself(impl, monkeypatch):
     monkeypatch.setattr(impl.nn.Module, "named_modules", patched)
     assert names(m.named_modules()) == ["", "left", "right"]
     assert seen == ["", "left", "right", "again"]
+
+
+def test_hash_that_is_patched_on_the_tensor_class_is_asked(impl, monkeypatch):
+    if impl.name == "modtree-jax":
+        pytest.skip("arrays are told apart by their addresses")
+    m = small_tree(impl)
+    count = len(list(m.parameters()))
+    asked = []
+
+    def noted(tensor):
+        asked.append(tensor)
+        return id(tensor)
+
+    monkeypatch.setattr(impl.lib.Tensor, "__hash__", noted)
+    found = list(m.parameters())
+    assert len(found) == count and all(any(p is q for q in asked) for p in found)

@@ -76,6 +76,17 @@ class TensorAccess(NamedTuple):
     storage_address: Callable[[Any], int]
 
 
+def comparison_of(cls: type) -> tuple[Any, Any]:
+    """What stands for ``hash()`` and ``==`` in the class: tensors with these are told apart by
+    their addresses.
+    """
+    found = [next(vars(k)[name] for k in cls.__mro__ if name in vars(k)) for name in _COMPARISON]
+    return found[0], found[1]
+
+
+_COMPARISON = ("__hash__", "__eq__")
+
+
 class TensorFamily:
     """Answers the tree's questions about the tensors of one library.
 
@@ -88,6 +99,9 @@ class TensorFamily:
     name: str
     #: The class of all tensors of the library.
     tensor_type: type
+    #: ``comparison_of(tensor_type)`` as the library has it, for one that programs may patch; None:
+    #: what the type has.
+    own_comparison: tuple[Any, Any] | None = None
     #: The class made by :meth:`make_parameter`.
     parameter_type: type
     #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``,

@@ -34,6 +34,7 @@ _imports.refuse_second(__name__)
 class NumpyFamily(base.TensorFamily):
     name = "numpy"
     tensor_type = Tensor
+    own_comparison = base.comparison_of(Tensor)
     parameter_type = Parameter
     functions = ("modtree.nn.functional", "modtree")
 

@@ -138,6 +138,7 @@ def _tensor_access() -> base.TensorAccess | None:
 class TorchFamily(base.TensorFamily):
     name = "torch"
     tensor_type = _Tensor
+    own_comparison = base.comparison_of(_Tensor)
     parameter_type = _Parameter
     has_common_names = True
     parameter_copies = _parameter_copies()

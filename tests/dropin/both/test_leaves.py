@@ -53,6 +53,17 @@ def test_tensor_subclasses():
     assert type(net.count) is Marked and net.layer.weight.dtype is torch.float64
 
 
+def test_hash_that_is_patched_on_the_tensor_class(monkeypatch):
+    asked = []
+    own = torch.Tensor.__hash__
+    monkeypatch.setattr(torch.Tensor, "__hash__", lambda t: asked.append(1) or own(t))
+    net = Net()
+    for use in (net.parameters, net.named_buffers, net.zero_grad):
+        asked.clear()
+        list(use() or ())
+        assert asked
+
+
 def test_meta():
     with torch.device("meta"):
         net = Net()
