@@ -355,3 +355,15 @@ sys.other = Late.apply(x)
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_AFTER
     )
     assert process.returncode == 0 and process.stderr == "", process.stderr[-2000:]
+
+
+def test_operations_on_more_than_65536_tensors(lib):
+    parts = [lib.tensor([float(i)], requires_grad=True) for i in range(70_000)]
+    joined = lib.cat(parts)
+    (joined * joined).sum().backward()
+    assert [parts[i].grad.item() for i in (0, 65_536, 69_999)] == [0.0, 131_072.0, 139_998.0]
+    assert joined.grad_fn.next_functions[65_537][0].variable is parts[65_537]
+    row = lib.ones(70_000, requires_grad=True)
+    pieces = row.unbind()
+    (pieces[65_537] * 3 + pieces[1]).backward()
+    assert [row.grad[i].item() for i in (0, 1, 65_537)] == [0.0, 1.0, 3.0]

@@ -310,7 +310,7 @@ T *take(char *&memory, std::size_t count) {
 
 NodeObject *new_node(NodeKind kind, std::size_t n_edges, std::size_t n_outputs, std::size_t n_args,
                      std::size_t n_versions) {
-  constexpr std::size_t kLimit = 0xfff0;
+  constexpr std::size_t kLimit = UINT32_MAX - 1;
   if (std::max(n_edges, n_versions) > kLimit || n_outputs > kLimit) {
     PyErr_Format(PyExc_RuntimeError,
                  "an operation with %zu tensors going in and %zu coming out is too wide to record "
@@ -335,9 +335,9 @@ NodeObject *new_node(NodeKind kind, std::size_t n_edges, std::size_t n_outputs, 
   constexpr std::size_t kHead = offsetof(NodeObject, kind);
   std::memset(reinterpret_cast<char *>(node) + kHead, 0, sizeof(NodeObject) - kHead);
   node->kind = kind;
-  node->n_edges = static_cast<std::uint16_t>(n_edges);
-  node->n_outputs = static_cast<std::uint16_t>(n_outputs);
-  node->n_args = static_cast<std::uint16_t>(n_args);
+  node->n_edges = static_cast<std::uint32_t>(n_edges);
+  node->n_outputs = static_cast<std::uint32_t>(n_outputs);
+  node->n_args = static_cast<std::uint32_t>(n_args);
   node->sequence = g_sequence++;
   node->block = block;
   char *memory = static_cast<char *>(block);
@@ -352,8 +352,8 @@ NodeObject *new_node(NodeKind kind, std::size_t n_edges, std::size_t n_outputs, 
 int set_edge(NodeObject *node, std::size_t place, TensorObject *tensor, std::size_t arg,
              std::size_t item) {
   Edge &edge = node->edges[place];
-  edge.arg = static_cast<std::uint16_t>(arg);
-  edge.item = static_cast<std::uint16_t>(item);
+  edge.arg = static_cast<std::uint32_t>(arg);
+  edge.item = static_cast<std::uint32_t>(item);
   if (!needs_grad(tensor)) {
     return 0;
   }

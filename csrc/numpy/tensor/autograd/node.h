@@ -23,8 +23,8 @@ struct NodeObject;
 struct Edge {
   NodeObject *node;  // owned
   std::uint32_t nr;
-  std::uint16_t arg;   // the positional argument it belongs to
-  std::uint16_t item;  // its place in that argument, when it is a sequence
+  std::uint32_t arg;   // the positional argument it belongs to
+  std::uint32_t item;  // its place in that argument, when it is a sequence
 };
 
 // Shape and dtype of what a node computed: what its gradient must have.
@@ -43,9 +43,9 @@ struct OutputSpec {
 struct SavedVersion {
   VersionCell *cell;  // holds a count
   std::uint32_t version;
-  std::uint16_t arg;  // kResult for the result
+  std::uint32_t arg;  // kResult for the result
 };
-constexpr std::uint16_t kResult = 0xffff;
+constexpr std::uint32_t kResult = UINT32_MAX;
 
 // How a view lies in its base: both as strided blocks of one memory.
 struct ViewGeometry {
@@ -76,11 +76,11 @@ struct NodeObject {
   bool saved_something;  // it had some
   bool keeps_result;     // the derivative wants the result
   bool has_many;         // the result was a tuple, even if of one
-  std::uint16_t n_edges;
-  std::uint16_t n_outputs;
-  std::uint16_t n_args;  // saved arguments, positional ones first
-  std::uint16_t n_positional;
-  std::uint16_t n_versions;
+  std::uint32_t n_edges;
+  std::uint32_t n_outputs;
+  std::uint32_t n_args;  // saved arguments, positional ones first
+  std::uint32_t n_positional;
+  std::uint32_t n_versions;
   bool is_ended;            // the leaf of a function that has been derived: nobody asks for it
   bool packed_result;       // a hook of saved tensors has the result
   std::uint32_t stand_ins;  // bits of the arguments of which only shape and dtype were kept

@@ -94,7 +94,7 @@ int save_version(NodeObject *node, PyObject *original, PyObject *value, std::siz
     return -1;
   }
   ++cell->refs;
-  node->versions[node->n_versions++] = {cell, cell->version, static_cast<std::uint16_t>(arg)};
+  node->versions[node->n_versions++] = {cell, cell->version, static_cast<std::uint32_t>(arg)};
   return 0;
 }
 
@@ -293,7 +293,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
   Py_INCREF(reinterpret_cast<PyObject *>(op));
   node->op = op;
   node->kwnames = Py_XNewRef(kwnames);
-  node->n_positional = static_cast<std::uint16_t>(n_positional);
+  node->n_positional = static_cast<std::uint32_t>(n_positional);
   node->keeps_result = keep.result;
   std::size_t place = 0;
   int status = 0;
@@ -316,7 +316,7 @@ NodeObject *make_op_node(OpObject *op, PyObject *const *originals, PyObject *con
     }
   }
   if (number < kMaxArgs) {
-    node->edges[place].arg = static_cast<std::uint16_t>(number);
+    node->edges[place].arg = static_cast<std::uint32_t>(number);
   }
   if (status < 0 || (anomaly_mode.enabled && note_forward(node) < 0)) {
     Py_DECREF(as_object(node));
@@ -420,7 +420,7 @@ NodeObject *record_python(PyObject *name, PyObject *inputs, PyObject *outputs, P
   }
   for (std::size_t i = 0; i < n_inputs; ++i) {
     PyObject *input = PyTuple_GET_ITEM(inputs, static_cast<Py_ssize_t>(i));
-    node->edges[i].arg = static_cast<std::uint16_t>(i);
+    node->edges[i].arg = static_cast<std::uint32_t>(i);
     if (is_tensor(input) && set_edge(node, i, as_tensor(input), i) < 0) {
       return nullptr;
     }
