@@ -49,6 +49,11 @@ def test_other_memory():
     assert mt.from_dlpack(torch.ones(2)).tolist() == [1.0, 1.0]
 
 
+def test_vander_of_too_many_columns_fails_at_once():
+    with pytest.raises(MemoryError):
+        mt.vander(mt.ones(3), 2**40)
+
+
 CALLS = {
     "unravel_index": lambda lib, x: lib.unravel_index(lib.tensor([[5, 0], [11, 7]]), (3, 4)),
     "combinations": lambda lib, x: (lib.combinations(x), lib.combinations(x, 3, True)),

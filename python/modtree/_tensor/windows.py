@@ -12,7 +12,7 @@ import numpy as np
 from modtree import _C
 from modtree._argument_types import Device, DType, Sizes, Tensor
 from modtree._C import as_tuple
-from modtree._ops.functions import stack
+from modtree._ops.functions import cat
 from modtree._tensor.creation import make_at, numpy_dtype
 from modtree._tensor.dtypes import int64
 from modtree._tensor.from_data import from_numpy, tensor
@@ -221,6 +221,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise RuntimeError(f"N must be non-negative, got {count}")
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(int64)
-    powers = range(count) if increasing else reversed(range(count))
-    columns = [x**p if p else x.new_ones(x.shape) for p in powers]
-    return stack(columns, 1) if columns else x.new_empty(x.shape[0], 0)
+    if count <= 1:
+        return x.new_ones(x.shape[0], count)
+    rising = x.unsqueeze(1).expand(x.shape[0], count - 1).cumprod(1)
+    powers = cat([x.new_ones(x.shape[0], 1), rising], 1)
+    return powers if increasing else powers.flip(1)
