@@ -342,3 +342,14 @@ def test_repeated_no_times_has_a_gradient_of_zeros(lib):
     x = lib.ones(2, requires_grad=True)
     x.repeat(3, 0).sum().backward()
     assert x.grad.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("order", [171, 1_000_000])
+def test_polygamma_of_an_order_whose_factorial_is_infinite(lib, order):
+    x = lib.tensor([0.5, 1.0], dtype=lib.float64)
+    assert lib.polygamma(order, x).tolist() == [(-1.0) ** (order + 1) * math.inf] * 2
+
+
+def test_mvlgamma_of_too_many_dimensions_fails_at_once(lib):
+    with pytest.raises((MemoryError, RuntimeError)):
+        lib.mvlgamma(lib.ones(3), 2**40)

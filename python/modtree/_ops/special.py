@@ -60,12 +60,20 @@ def _polygamma(x: Any, n: int) -> Any:
             sign = (-1.0) ** (n + 1)
             whole = _zeta(n, start) + sign * _zeta(n, 1 - start)
             result = np.where(below, whole - sign * _zeta(n, np.where(below, 1 - z, 1)), result)
-    return (math.factorial(n) * (-1.0) ** (n + 1) * result).astype(x.dtype)
+    factorial = math.factorial(n) if n <= _MOST_FACTORIAL else math.inf
+    with np.errstate(all="ignore"):
+        return (factorial * (-1.0) ** (n + 1) * result).astype(x.dtype)
+
+
+#: The last factorial below the largest double is that of 170.
+_MOST_FACTORIAL = 170
 
 
 def _zeta(n: int, z: Any) -> Any:
     """The sum of 1 / (z + k) ** (n + 1) for z from 0 on."""
     s = n + 1.0
+    if n > _MOST_FACTORIAL:
+        return z**-s  # times infinity: the other terms do not matter
     result = np.zeros_like(z)
     while (small := z < _LARGE + n).any():
         result += np.where(small, z**-s, 0)
@@ -143,10 +151,9 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     p = operator.index(p)
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
-    result: Any = p * (p - 1) / 4 * math.log(math.pi)
-    for i in range(p):
-        result = result + ops["lgamma"](input + -i / 2)
-    return result
+    values: Any = input + 0.0  # type: ignore[operator]
+    steps = (1 - values.new_ones(p).cumsum(0)) / 2
+    return ops["lgamma"](values.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 def float_power(input: Tensor, exponent: Operand) -> Tensor:
