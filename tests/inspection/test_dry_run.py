@@ -87,9 +87,7 @@ def test_buffers_keep_their_values_and_stay_the_same_objects(impl):
     assert in_place.tolist() == replaced.tolist() == [0.0, 0.0]
 
 
-def test_buffers_are_kept_in_inference_mode():
-    torch = pytest.importorskip("torch")
-
+def test_buffers_are_kept_in_inference_mode(torch):
     class Counts(torch.nn.Module):
         def __init__(self):
             super().__init__()

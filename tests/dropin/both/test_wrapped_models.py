@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from helpers.needs import is_installed
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -47,7 +48,8 @@ quantization = pytest.importorskip("torch.ao.quantization")
 
 
 def part(path, name):
-    found = getattr(pytest.importorskip(path), name, None)
+    home = importlib.import_module(path) if is_installed(path) else None
+    found = getattr(home, name, None)
     if found is None:
         pytest.skip(f"{path} has no {name}")
     return found
@@ -95,7 +97,7 @@ def graph_of_integers(model):
 
 
 def tensor_parallel(model):
-    home = pytest.importorskip("torch.distributed.tensor.parallel")
+    home = importlib.import_module("torch.distributed.tensor.parallel")
     plan = {
         name: home.ColwiseParallel()
         for name, module in model.named_modules()
@@ -247,6 +249,7 @@ def refuses_hooks(model, path):
             block.__enter__()
 
 
+@pytest.mark.slow(keep=8)
 @pytest.mark.parametrize("where", ["around", "inside"])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_tools_on_a_wrapper(wrapper, where):
