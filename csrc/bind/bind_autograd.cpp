@@ -194,6 +194,8 @@ void bind_autograd(Functions &m) {
       "One more, or one less, is entered: they count for all threads, which then look closer.");
   m.def<change_batching>("change_batching(by, /)", "The same for vmap.");
   m.def<current_backward_id>("current_backward_id()", "The number of the backward that runs.");
+  m.def<is_backward_running>("is_backward_running(number, /)",
+                             "Has the backward of that number not ended?");
   m.def<node_runs>("current_backward_runs(node, /)", "Will the backward that runs call this node?");
   m.def<edge_of>("gradient_edge(tensor, /)",
                  "(node, output number) that the gradient of a tensor goes to.");

@@ -204,6 +204,35 @@ def test_ties_are_kept_across_modules_that_load_themselves():
     assert is_tied(m) and (m.first.w == 7).all()
 
 
+def test_ties_are_kept_by_loads_that_take_turns():
+    greenlet = pytest.importorskip("greenlet")
+
+    class Own(Scale):
+        def _load_from_state_dict(self, *args):
+            greenlet.getcurrent().parent.switch()
+            super()._load_from_state_dict(*args)
+
+    def load(depth):
+        if depth:  # another place of the stack
+            return [*map(load, [depth - 1])]
+        m = nn.Sequential(Own(), Own(), Own())
+        m[1].w = m[2].w = m[0].w
+        value = jnp.full((3, 2), 5.0)
+        m.load_state_dict({f"{i}.w": value for i in range(3)}, strict=False)
+        loaded.append(m)
+        return None
+
+    loaded = []
+    running = [greenlet.greenlet(load) for _ in range(4)]
+    for each, depth in zip(running, (0, 3, 1, 7), strict=True):
+        each.switch(depth)
+    while running := [each for each in running if not each.dead]:
+        for each in running:
+            each.switch()
+    assert len(loaded) == 4
+    assert all(m[0].w is m[1].w is m[2].w and (m[0].w == 5).all() for m in loaded)
+
+
 def test_exchanged_arrays_do_not_chase_each_other():
     m = nn.Module()
     m.a, m.b = nn.Parameter(jnp.zeros(1)), nn.Parameter(jnp.ones(1))

@@ -17,13 +17,6 @@ PyObject *g_ignore = nullptr;    // its value that ignores every error
 // operation at the same time.
 std::vector<PyObject *> *g_pool = nullptr;
 
-// The token of the change. CPython borrows the context's variables while it makes the changed ones:
-// code that the collector ran then, and that calls an operation itself, would free them.
-PyObject *set_ignore() {
-  const CollectorPause pause;
-  return PyContextVar_Set(g_variable, g_ignore);
-}
-
 PyObject *take_context() {
   if (!g_pool->empty()) {
     PyObject *context = g_pool->back();
@@ -69,9 +62,9 @@ SilenceFloatErrors::SilenceFloatErrors(Work work) {
       Py_CLEAR(context_);
     }
   } else {
-    token_ = set_ignore();
+    scope_.emplace(g_variable, g_ignore);
   }
-  if (context_ == nullptr && token_ == nullptr) {
+  if (context_ == nullptr && !(scope_ && scope_->entered())) {
     PyErr_Clear();
   }
 }
@@ -80,17 +73,6 @@ SilenceFloatErrors::~SilenceFloatErrors() {
   if (context_ != nullptr) {
     PyContext_Exit(context_);
     g_pool->push_back(context_);
-  } else if (token_ != nullptr) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    {
-      const CollectorPause pause;
-      if (PyContextVar_Reset(g_variable, token_) < 0) {
-        PyErr_Clear();
-      }
-    }
-    Py_DECREF(token_);
-    PyErr_Restore(type, value, trace);
   }
 }
 

@@ -5,6 +5,10 @@
 
 #include <pybind11/pytypes.h>
 
+#include <optional>
+
+#include "python/context_variable.h"
+
 namespace modtree {
 
 namespace py = pybind11;
@@ -25,8 +29,8 @@ public:
   SilenceFloatErrors &operator=(const SilenceFloatErrors &) = delete;
 
 private:
-  PyObject *context_ = nullptr;  // entered
-  PyObject *token_ = nullptr;    // of the variable
+  PyObject *context_ = nullptr;        // entered
+  std::optional<ContextScope> scope_;  // of the variable
 };
 
 void init_float_errors();

@@ -103,6 +103,13 @@ def register_multi_grad_hook(
     return MultiGradHandle(tuple(hook.register(i, t) for i, t in enumerate(tensors)))
 
 
+def _forget_ended(passes: dict[int, Any]) -> None:
+    """Drops the passes that no longer run. Several may: in threads, inside of each other."""
+    for number in list(passes):
+        if not _C.is_backward_running(number):
+            passes.pop(number, None)
+
+
 class _AllHook:
     """Gathers the gradients of each backward pass until none is to come."""
 
@@ -110,7 +117,8 @@ class _AllHook:
         self.fn = fn
         self.nodes = [get_gradient_edge(t).node for t in tensors]
         self.passes: dict[int, tuple[int, list[Any], list[int]]] = {}
-        self.lock = threading.Lock()
+        # Held while objects are made: a finalizer that runs then may run a pass of its own.
+        self.lock = threading.RLock()
 
     def register(self, place: int, tensor: Any) -> Any:
         """Puts the hook on one of the tensors."""
@@ -121,6 +129,7 @@ class _AllHook:
         number = _C.current_backward_id()
         with self.lock:
             if number not in self.passes:
+                _forget_ended(self.passes)
                 expected = sum(map(_C.current_backward_runs, self.nodes))
                 self.passes[number] = expected, [None] * len(self.nodes), []
             expected, gradients, taken = self.passes[number]
@@ -137,8 +146,8 @@ class _AnyHook:
 
     def __init__(self, tensors: Sequence[Any], fn: Callable[..., Any]) -> None:
         self.fn = fn
-        self.seen = -1
-        self.lock = threading.Lock()
+        self.passes: dict[int, None] = {}
+        self.lock = threading.RLock()  # as above
 
     def register(self, place: int, tensor: Any) -> Any:
         """Puts the hook on one of the tensors."""
@@ -148,9 +157,10 @@ class _AnyHook:
         """A gradient has arrived."""
         number = _C.current_backward_id()
         with self.lock:
-            if self.seen == number:
+            if number in self.passes:
                 return
-            self.seen = number
+            _forget_ended(self.passes)
+            self.passes[number] = None
         self.fn(gradient)
 
 

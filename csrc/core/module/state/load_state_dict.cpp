@@ -18,6 +18,7 @@
 #include "module/state/running_plan.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/context_variable.h"
 #include "python/installed.h"
 #include "python/signals.h"
 #include "python/slot_guard.h"
@@ -54,7 +55,7 @@ public:
       return nullptr;
     }
     if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
-        replaced_.settle(root) < 0 || raise_held_error() < 0 ||
+        replaced_->settle(root) < 0 || raise_held_error() < 0 ||
         (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
@@ -360,15 +361,14 @@ private:
     const LoadPlan::Step &step = plan.steps[number];
     PyObject *module = plan.visits[step.visit].module;
     if (step.kind == LoadPlan::Kind::extra_state) {
-      if (no_grad_.exit() < 0) {
+      if (begin_python() < 0) {
         return -1;
       }
-      ++python_runs_;
       const Owned ignored =
           steal(PyObject_CallMethodOneArg(module, names.set_extra_state, step.source));
       return ignored ? 0 : -1;
     }
-    if (no_grad_.enter(step.family) < 0) {
+    if (no_grad_.enter(step.family) < 0 || (step.family->is_immutable() && be_found() < 0)) {
       return -1;
     }
     LoadEntry entry{module, step.name, nullptr, step.tensor, step.family};
@@ -394,7 +394,7 @@ private:
   // has the dict that the code gets. `split` is for that plan.
   int load_through_python(PyObject *module, PyObject *prefix, LoadRegion own, bool split) {
     const Owned held_module = borrow(module), held_prefix = borrow(prefix);
-    if (no_grad_.exit() < 0) {
+    if (begin_python() < 0) {
       return -1;
     }
     if (!on_path_.insert(module).second) {
@@ -410,7 +410,6 @@ private:
     if (!local) {
       return -1;
     }
-    ++python_runs_;
     const ClassInfo info = class_info_of(module);
     if (info.is_module() && !overrides(as_module(module), info, Virtual::load_from_state_dict)) {
       if (load_own(module, own.dict.ptr(), prefix, local.ptr(), Py_True, lists) < 0) {
@@ -442,6 +441,24 @@ private:
     return push_plan(std::move(own), module, prefix, RootEntries::done, split);
   }
 
+  // Before Python code runs, which may change the tree, and load parts of it itself.
+  int begin_python() {
+    ++python_runs_;
+    return no_grad_.exit() < 0 ? -1 : be_found();
+  }
+
+  // From now on replace_entry() finds what this load has replaced.
+  int be_found() {
+    if (!at_work_) {
+      at_work_.emplace(replaced_.get());
+      if (!at_work_->entered()) {
+        at_work_.reset();
+        return -1;
+      }
+    }
+    return 0;
+  }
+
   // New reference to a registry, or null: without an error when it is empty.
   static PyObject *mapping_of(PyObject *module, Slot slot) {
     if (!class_info_of(module).is_module()) {
@@ -460,8 +477,7 @@ private:
     if (!may_give_entries(hooks.ptr())) {
       return 0;
     }
-    ++python_runs_;
-    const Owned keys = no_grad_.exit() < 0 ? Owned() : steal(findings_.incompatible_keys());
+    const Owned keys = begin_python() < 0 ? Owned() : steal(findings_.incompatible_keys());
     RegistryItems items;
     if (!keys || items.start(hooks.ptr(), AskFor::values) < 0) {
       return -1;
@@ -506,7 +522,8 @@ private:
   const bool strict_;
   const LoadMode mode_;
   const bool copies_;  // values, from the checkpoint's tensors into those of the modules
-  ReplacedTensors replaced_;
+  const std::unique_ptr<ReplacedTensors> replaced_ = std::make_unique<ReplacedTensors>();
+  std::optional<AtWork<ReplacedTensors>> at_work_;
   CheckpointMetadata metadata_;
   LoadFindings findings_;
   std::vector<RunningPlan> running_;

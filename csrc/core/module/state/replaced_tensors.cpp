@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/replaced_tensors.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "module/attributes/registry_edit.h"
 #include "module/walk/pointer_set.h"
+#include "python/context_variable.h"
 #include "python/signals.h"
 
 namespace modtree {
@@ -36,21 +36,7 @@ int is_of_buffers(const LoadEntry &entry) {
   return buffer ? buffer.ptr() == entry.tensor : -1;
 }
 
-// Not a stack: loads of coroutines that share a thread end in any order.
-thread_local std::vector<ReplacedTensors *> active_loads;
-
 }  // namespace
-
-ReplacedTensors::ReplacedTensors() { active_loads.push_back(this); }
-
-ReplacedTensors::~ReplacedTensors() {
-  active_loads.erase(std::remove(active_loads.begin(), active_loads.end(), this),
-                     active_loads.end());
-}
-
-ReplacedTensors *ReplacedTensors::active() {
-  return active_loads.empty() ? nullptr : active_loads.back();
-}
 
 Owned ReplacedTensors::find(PyObject *tensor, PyObject *source) const {
   const auto found = replaced_.find(tensor);
@@ -142,14 +128,14 @@ int ReplacedTensors::settle(PyObject *root) {
 }
 
 int replace_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source) {
-  ReplacedTensors *active = ReplacedTensors::active();
+  ReplacedTensors *active = AtWork<ReplacedTensors>::current();
   Owned value = active ? active->find(entry.tensor, source) : Owned();
   if (!value) {
     value = steal(entry.family->filled(entry.tensor, source, mode.assign));
     if (!value) {
       return -1;
     }
-    active = ReplacedTensors::active();
+    active = AtWork<ReplacedTensors>::current();
     if (active) {
       active->note(entry.tensor, source, value.ptr());
     }

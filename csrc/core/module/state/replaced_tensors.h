@@ -12,19 +12,11 @@ namespace modtree {
 
 namespace py = pybind11;
 
-// Of one load_state_dict(), while it is on the stack. A tensor with several names stays one: what
-// takes its place under one name does so under all that settle() finds.
+// Of one load_state_dict(), during which it is AtWork; to be asked for again after Python code has
+// run. A tensor with several names stays one: what takes its place under one name does so under all
+// that settle() finds.
 class ReplacedTensors {
 public:
-  ReplacedTensors();
-  ReplacedTensors(const ReplacedTensors &) = delete;
-  ReplacedTensors &operator=(const ReplacedTensors &) = delete;
-  ~ReplacedTensors();
-
-  // Of the load of this thread that began last; null outside of one. To be asked for again after
-  // Python code has run.
-  static ReplacedTensors *active();
-
   // What took the place of a tensor when it was loaded from that source; empty when nothing did.
   py::object find(PyObject *tensor, PyObject *source) const;
   void note(PyObject *tensor, PyObject *source, PyObject *replacement);

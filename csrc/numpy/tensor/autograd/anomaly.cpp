@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tensor/autograd/anomaly.h"
 
+#include "python/context_variable.h"
 #include "python/installed.h"
 #include "python/once.h"
 
@@ -10,24 +11,7 @@ AnomalyMode anomaly_mode;
 
 namespace {
 
-thread_local PyObject *t_evaluated = nullptr;  // owned: the node whose backward runs
-
-class Evaluation {
-public:
-  explicit Evaluation(NodeObject *node) : outer_(t_evaluated) {
-    t_evaluated = Py_NewRef(as_object(node));
-  }
-  ~Evaluation() {
-    PyObject *own = t_evaluated;
-    t_evaluated = outer_;
-    Py_DECREF(own);
-  }
-  Evaluation(const Evaluation &) = delete;
-  Evaluation &operator=(const Evaluation &) = delete;
-
-private:
-  PyObject *outer_;
-};
+PyObject *g_evaluated = nullptr;  // context variable: the node whose backward runs
 
 int refuse_nan(NodeObject *node, Gradients &results) {
   const auto gradients =
@@ -64,7 +48,8 @@ int note_forward(NodeObject *node) {
   if (PyDict_SetItemString(metadata.ptr(), "traceback_", stack.ptr()) < 0) {
     return -1;
   }
-  return t_evaluated == nullptr ? 0 : PyDict_SetItemString(metadata.ptr(), "parent_", t_evaluated);
+  const py::object parent = context_value(g_evaluated);
+  return parent ? PyDict_SetItemString(metadata.ptr(), "parent_", parent.ptr()) : 0;
 }
 
 int apply_inspected(NodeObject *node, Gradients &outputs, const std::vector<bool> &wanted,
@@ -72,8 +57,10 @@ int apply_inspected(NodeObject *node, Gradients &outputs, const std::vector<bool
   const auto held = py::reinterpret_borrow<py::object>(as_object(node));
   int status;
   {
-    const Evaluation evaluation(node);
-    status = apply_node(node, outputs, wanted, results, on_tensors);
+    PyObject *variable =
+        fill_once(&g_evaluated, [] { return PyContextVar_New("modtree.evaluated", nullptr); });
+    const ContextScope evaluated(variable, as_object(node));
+    status = evaluated.entered() ? apply_node(node, outputs, wanted, results, on_tensors) : -1;
   }
   if (status == 0 && anomaly_mode.check_nan) {
     status = refuse_nan(node, results);

@@ -2,8 +2,11 @@
 #include "tensor/autograd/engine.h"
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "python/context_variable.h"
 #include "python/signals.h"
 #include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward_hooks.h"
@@ -18,6 +21,7 @@ namespace modtree {
 namespace {
 
 std::uint64_t g_last_backward = 0;
+std::unordered_set<std::uint64_t> g_running;  // the numbers of passes
 
 // A node may take long.
 constexpr long kNodesBetweenSignals = 64;
@@ -55,16 +59,13 @@ private:
 
 class Backward {
 public:
-  explicit Backward(const BackwardOptions &options)
-      : options_(options),
-        id_(++g_last_backward),
-        outer_(t_current) {
-    t_current = this;
+  explicit Backward(const BackwardOptions &options) : options_(options), id_(++g_last_backward) {
+    g_running.insert(id_);
   }
   Backward(const Backward &) = delete;
   Backward &operator=(const Backward &) = delete;
   ~Backward() {
-    t_current = outer_;
+    g_running.erase(id_);
     for (Work &work : works_) {
       if (work.node->task == id_) {
         work.node->task = 0;
@@ -141,7 +142,6 @@ public:
     return 0;
   }
 
-  static Backward *current() { return t_current; }
   std::uint64_t id() const { return id_; }
 
   // Will the node run, or has it?
@@ -430,11 +430,7 @@ private:
   std::vector<bool> leads_to_capture_;
   std::vector<Edge> roots_;
   std::vector<Capture> captures_;
-  Backward *const outer_;  // the pass of this thread that this one runs inside of
-  static thread_local Backward *t_current;
 };
-
-thread_local Backward *Backward::t_current = nullptr;
 
 int need_tensors(const char *what, PyObject *tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -455,14 +451,18 @@ int need_tensors(const char *what, PyObject *tuple) {
 }  // namespace
 
 std::int64_t current_backward_id() {
-  const Backward *current = Backward::current();
+  const Backward *current = AtWork<Backward>::current();
   return current == nullptr ? -1 : static_cast<std::int64_t>(current->id());
 }
 
+bool is_backward_running(std::int64_t number) {
+  return number >= 0 && g_running.count(static_cast<std::uint64_t>(number)) != 0;
+}
+
 int current_backward_runs(NodeObject *node) {
-  const Backward *current = Backward::current();
+  const Backward *current = AtWork<Backward>::current();
   if (current == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "no backward pass is running in this thread");
+    PyErr_SetString(PyExc_RuntimeError, "no backward pass is running in this context");
     return -1;
   }
   return current->runs(node) ? 1 : 0;
@@ -484,7 +484,11 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
   if (!firsts) {
     return nullptr;
   }
-  Backward backward(options);
+  const auto backward = std::make_unique<Backward>(options);
+  const AtWork<Backward> at_work(backward.get());
+  if (!at_work.entered()) {
+    return nullptr;
+  }
   for (Py_ssize_t i = 0; i < n_roots; ++i) {
     TensorObject *root = as_tensor(PyTuple_GET_ITEM(roots, i));
     if (!needs_grad(root)) {
@@ -493,7 +497,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
       return nullptr;
     }
     PyObject *first = first_gradient(i, root, PyTuple_GET_ITEM(gradients, i), options.create_graph);
-    if (first == nullptr || backward.add_root(root) < 0) {
+    if (first == nullptr || backward->add_root(root) < 0) {
       Py_XDECREF(first);
       return nullptr;
     }
@@ -506,7 +510,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
                       "One of the differentiated Tensors does not require grad");
       return nullptr;
     }
-    if (backward.add_capture(input) < 0) {
+    if (backward->add_capture(input) < 0) {
       return nullptr;
     }
     // backward(inputs=...) makes those that are no leaves keep their gradient, from now on.
@@ -516,11 +520,11 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
   }
   GradModeScope mode(options.create_graph);
   SilenceFloatErrors silence(SilenceFloatErrors::Work::python);
-  if (backward.run(firsts.ptr()) < 0) {
+  if (backward->run(firsts.ptr()) < 0) {
     return nullptr;
   }
   if (!options.accumulate) {
-    return backward.captured();
+    return backward->captured();
   }
   Py_RETURN_NONE;
 }

@@ -20,10 +20,13 @@ struct BackwardOptions {
 PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
                        const BackwardOptions &options);
 
-// The number of the pass that runs in this thread; -1 outside of one.
+// The number of the pass that runs in this context; -1 outside of one.
 std::int64_t current_backward_id();
 
-// Does the pass that runs in this thread run the node? -1 with an error set.
+// True if the pass of that number has not ended, in whatever context.
+bool is_backward_running(std::int64_t number);
+
+// 1 if the pass that runs in this context runs the node; -1 with an error set.
 int current_backward_runs(NodeObject *node);
 
 }  // namespace modtree
