@@ -231,7 +231,8 @@ class _Eager:
     """That no compiled code runs, as long as a block is open; blocks need not nest."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Held while torch makes objects: a finalizer that runs then may open or close a block.
+        self._lock = threading.RLock()
         self._number = 0
         self._stance = ExitStack()
 
