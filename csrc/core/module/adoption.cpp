@@ -68,7 +68,7 @@ bool belongs_to_type(PyObject *name) {
 
 // modtree's Module goes on with what it inherits now.
 void pin(PyTypeObject *sealed, PyObject *name) {
-  if (dict_get_str(sealed->tp_dict, name)) {
+  if (class_dict_get(sealed, name)) {
     return;
   }
   if (const py::object inherited = type_lookup(sealed, name)) {
@@ -78,7 +78,7 @@ void pin(PyTypeObject *sealed, PyObject *name) {
 
 // The native method that a function of this name stands for; null when it stands for none.
 py::object native_method(PyObject *name, PyObject *function) {
-  auto native = py::reinterpret_borrow<py::object>(dict_get_str(module_base_type->tp_dict, name));
+  auto native = py::reinterpret_borrow<py::object>(class_dict_get(module_base_type, name));
   const bool is_method = native && Py_IS_TYPE(native.ptr(), &PyMethodDescr_Type);
   if (!is_method || !PyFunction_Check(function) ||
       PyUnicode_CompareWithASCIIString(name, "__getattr__") == 0) {

@@ -22,7 +22,7 @@ py::object found_behind(PyTypeObject *type, PyObject *name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro.ptr()); ++i) {
     auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(mro.ptr(), i));
     if (is_behind && PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)) {
-      if (PyObject *found = dict_get_str(base->tp_dict, name)) {
+      if (PyObject *found = class_dict_get(base, name)) {
         return py::reinterpret_borrow<py::object>(found);
       }
     }

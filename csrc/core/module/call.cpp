@@ -142,6 +142,9 @@ int plan_call(ModuleObject *module, Plan *plan) {
   }
   if (overrides_any<Virtual::compiled_call_impl, Virtual::call_impl>(module,
                                                                      class_info(Py_TYPE(module)))) {
+    if (PyErr_Occurred()) {
+      return -1;
+    }
     if (overrides(module, Virtual::compiled_call_impl)) {
       plan->callable = py::reinterpret_steal<py::object>(
           PyObject_GetAttr(as_object(module), names.compiled_call_impl));

@@ -125,7 +125,7 @@ ClassInfo compute_class_info(PyTypeObject *type) {
 }
 
 bool instance_dict_overrides(ModuleObject *module, Virtual method) {
-  return instance_attribute(module, virtual_name(method)) != nullptr;
+  return has_instance_attribute(module, virtual_name(method)) != 0;
 }
 
 bool is_of_module_class(PyObject *attribute, Virtual method) {

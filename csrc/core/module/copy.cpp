@@ -144,6 +144,9 @@ PyObject *lean_state(ModuleObject *module) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
     PyObject *value = peek(module, slot);
+    if (!value && PyErr_Occurred()) {
+      return nullptr;
+    }
     if ((!value && slot == Slot::training) ||
         (!must_be_in_state(slot) && is_made_up(slot, value))) {
       continue;  // the first was deleted by code that has run since it was there
@@ -189,10 +192,9 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   if (special && special->is_virtual) {
     store_flag(&module->state.instance_overrides, true);
   }
-  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
   const auto entry = py::reinterpret_steal<py::object>(is_pickled_empty(value) ? new_ordered_dict()
                                                                                : Py_NewRef(value));
-  return dict && entry ? PyDict_SetItem(dict.ptr(), key, entry.ptr()) : -1;
+  return entry ? store_attribute(module, key, entry.ptr()) : -1;
 }
 
 // A new module's container for a slot: new reference, null on error.
@@ -218,6 +220,9 @@ int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
       return -1;
     }
     const bool is_made_up = !must_be_in_state(slot) && !dict_get_str(dict.ptr(), name);
+    if (PyErr_Occurred()) {
+      return -1;
+    }
     if (!is_made_up && !is_none) {
       continue;
     }
@@ -291,6 +296,9 @@ int set_state(ModuleObject *module, PyObject *state) {
   const bool is_new = !module->state.initialized && !module->state.exposed;
   const bool lacks_required = is_new && lacks_entry(state, true);
   const bool is_lean = is_new && !lacks_required && is_lean_state(state);
+  if (PyErr_Occurred()) {
+    return -1;  // of a key of the state
+  }
   if (is_new) {
     // Entries that are missing, for good or until an override of __setattr__ has seen them, can
     // only be expressed by a dict.
@@ -399,7 +407,11 @@ PyObject *module_reduce_ex(PyObject *self_obj, PyObject *protocol) {
     ModuleObject *self = as_module(self_obj);
     const bool is_old = number < 2;
     // copy.copy shares the registries with the original, so it needs all of them.
-    if (pickles_lean(self) && !is_running(copy_code)) {
+    const bool is_lean = pickles_lean(self);
+    if (PyErr_Occurred()) {
+      return nullptr;
+    }
+    if (is_lean && !is_running(copy_code)) {
       const auto state = py::reinterpret_steal<py::object>(lean_state(self));
       const bool reconstructs = is_old && object_new_takes_modules();
       return !state         ? nullptr

@@ -99,6 +99,7 @@ private:
   // A table of the file copy.py; empty where that has none, or no dict.
   static py::object table(PyObject *name) {
     PyObject *found = dict_get_str(copy_globals, name);
+    check(!found && PyErr_Occurred() ? -1 : 0);
     return found && PyDict_Check(found) ? py::reinterpret_borrow<py::object>(found) : py::object();
   }
 
@@ -291,6 +292,7 @@ private:
     for (int i = 0; i < kSlotCount; ++i) {
       const Slot slot = static_cast<Slot>(i);
       PyObject *value = peek(source, slot);
+      check(!value && PyErr_Occurred() ? -1 : 0);
       if (!value) {
         continue;
       }
@@ -324,9 +326,7 @@ private:
       if (key != names.compiled_call_impl) {
         const py::object copied = copy_of(value);
         const py::object copied_key = copy_of(key);
-        // Not before: what is copied may look at the copy's __dict__, which replaces it.
-        const auto target = py::reinterpret_borrow<py::object>(instance_dict(copy));
-        check(target ? PyDict_SetItem(target.ptr(), copied_key.ptr(), copied.ptr()) : -1);
+        check(store_attribute(copy, copied_key.ptr(), copied.ptr()));
       }
     }
   }

@@ -31,9 +31,10 @@ py::object find_forward(ModuleObject *module, bool *unbound) {
   }
   py::object forward = tracing ? py::object() : plain_forward(module);
   *unbound = static_cast<bool>(forward);
-  return *unbound ? forward
-                  : py::reinterpret_steal<py::object>(PyObject_GetAttr(
-                        as_object(module), tracing ? names.slow_forward : names.forward));
+  return *unbound || PyErr_Occurred()
+             ? forward
+             : py::reinterpret_steal<py::object>(PyObject_GetAttr(
+                   as_object(module), tracing ? names.slow_forward : names.forward));
 }
 
 PyObject *call_unbound(PyObject *function, PyObject *self_obj, PyObject *args, PyObject *kwargs) {

@@ -205,11 +205,17 @@ const SpecialName *find_special_name(PyObject *name) {
     }
     return nullptr;
   }
-  PyObject *position = dict_get_str(special_by_text, name);
+  // By its text: a class derived from str is not asked.
+  const auto text = py::reinterpret_steal<py::object>(
+      PyUnicode_CheckExact(name) ? Py_NewRef(name) : PyUnicode_FromObject(name));
+  PyObject *position = text ? dict_get_str(special_by_text, text.ptr()) : nullptr;
   return position ? &special_table[PyLong_AsSize_t(position)] : nullptr;
 }
 
 void raise_missing_slot(ModuleObject *module, Slot slot) {
+  if (PyErr_Occurred()) {
+    return;  // looking for it raised
+  }
   PyErr_Format(PyExc_AttributeError,
                "'%.100s' object has no attribute '%U'; was super().__init__() called?",
                type_short_name(Py_TYPE(module)), slot_name(slot));
@@ -241,6 +247,9 @@ int registry_of_class(ModuleObject *module, Slot slot, PyObject **value, py::obj
 }  // namespace
 
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
+  if (PyErr_Occurred()) {
+    return -1;  // what was asked before raised
+  }
   if (module->state.exposed && class_hides(module, slot)) {
     return registry_of_class(module, slot, mapping, keep);
   }
@@ -252,6 +261,9 @@ int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::obj
 }
 
 int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object *keep) {
+  if (PyErr_Occurred()) {
+    return -1;
+  }
   if (!overrides(module, Virtual::getattr) && !type_lookup(Py_TYPE(module), slot_name(slot))) {
     raise_missing_slot(module, slot);
     return -1;
@@ -341,7 +353,7 @@ int store_slot(ModuleObject *module, Slot slot, PyObject *value) {
 
 int delete_slot(ModuleObject *module, Slot slot) {
   if (!has_slot(module, slot)) {
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
   }
   if (expose(module) < 0) {
     return -1;
@@ -377,12 +389,9 @@ int expose(ModuleObject *module) {
       }
     }
   }
-  const auto attributes = py::reinterpret_borrow<py::object>(module->dict);
-  if (attributes && PyDict_Update(dict.ptr(), attributes.ptr()) < 0) {
+  // All keys are exact strs: nothing has run user code since the containers were there.
+  if (module->dict && PyDict_Update(dict.ptr(), module->dict) < 0) {
     return -1;
-  }
-  if (module->state.exposed) {
-    return 0;  // by a name that looked at the module while it was compared
   }
   ModuleState exposed{};
   exposed.initialized = module->state.initialized;
@@ -449,11 +458,35 @@ PyObject *new_ordered_dict() { return PyObject_CallNoArgs(ordered_dict_type); }
 bool has_odd_exposed_table(ModuleObject *module) {
   for (const Slot slot : {Slot::parameters, Slot::buffers, Slot::modules}) {
     PyObject *table = peek_exposed(module, slot);
-    if (table && !is_plain_table(table)) {
+    if (table ? !is_plain_table(table) : PyErr_Occurred() != nullptr) {
       return true;
     }
   }
   return false;
+}
+
+int has_instance_attribute(ModuleObject *module, PyObject *name) {
+  const auto value = py::reinterpret_steal<py::object>(instance_attribute(module, name));
+  return value ? 1 : PyErr_Occurred() ? -1 : 0;
+}
+
+int store_attribute(ModuleObject *module, PyObject *key, PyObject *value) {
+  if (!PyUnicode_CheckExact(key) && expose(module) < 0) {
+    return -1;
+  }
+  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
+  return dict ? PyDict_SetItem(dict.ptr(), key, value) : -1;
+}
+
+int remove_attribute(ModuleObject *module, PyObject *key) {
+  if (!PyUnicode_CheckExact(key) && expose(module) < 0) {
+    return -1;
+  }
+  PyObject *old = nullptr;
+  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
+  const int found = dict ? dict_pop(dict.ptr(), key, &old) : 0;
+  Py_XDECREF(old);
+  return found;
 }
 
 }  // namespace modtree

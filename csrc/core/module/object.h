@@ -143,7 +143,8 @@ inline PyObject **compact_cell(ModuleState &state, Slot slot) {
   }
 }
 
-// The entry of a module in exposed mode: borrowed, or null without an error when it is missing.
+// The entry of a module in exposed mode: borrowed, or null when it is missing; with an error set
+// where a key of the dict raised when it was compared (dict_get_str), also in all below.
 PyObject *peek_exposed(ModuleObject *module, Slot slot);
 
 // Borrowed, until the next call of this or of anything else that may run user code; null without an
@@ -192,7 +193,7 @@ inline int registry(ModuleObject *module, Slot slot, PyObject **mapping, py::obj
 inline bool may_have_entries(ModuleObject *module, Slot slot) {
   PyObject *mapping = peek(module, slot);
   if (!mapping) {
-    return !has_slot(module, slot);
+    return PyErr_Occurred() || !has_slot(module, slot);
   }
   return !is_plain_table(mapping) || PyDict_GET_SIZE(mapping) != 0;
 }
@@ -214,7 +215,7 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
     return 0;
   }
   if (is_plain_table(mapping) && PyUnicode_Check(name)) {
-    return dict_find_str(mapping, name) != nullptr;
+    return dict_contains_str(mapping, name);
   }
   // Comparing names may run code that puts another mapping in its place.
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
@@ -223,7 +224,9 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
 
 // Is `name` in the registry that `__dict__` has? Missing entry: 0.
 inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
-  return mapping_contains(peek(module, slot), name);
+  PyObject *mapping = peek(module, slot);
+  return !mapping && module->state.exposed && PyErr_Occurred() ? -1
+                                                               : mapping_contains(mapping, name);
 }
 // May a loop over the mapping of hooks or children (null: none) give anything? What one that is no
 // plain table gives is only known by the loop.
@@ -293,15 +296,32 @@ void release_state(const ModuleState &old);
 // The same of one that has been replaced in a module that others may be reading.
 void release_state_later(const ModuleState &old);
 
-// The instance dict for plain attributes (compact) or everything (exposed), made when missing.
-// Borrowed; null on error.
+// The instance dict for plain attributes (compact) or everything (exposed), made when missing. In
+// compact mode its keys are exact strs. Borrowed; null on error.
 PyObject *instance_dict(ModuleObject *module);
 
-// Borrowed value of a plain attribute, or null without an error. Does not look at the 17 entries in
-// compact mode.
+// What the instance dict has under the name: a new reference, or null; with an error set where a
+// key raised when it was compared. In compact mode that is none of the 17 entries.
+//
+// Comparing a name of a class derived from str may run code that looks at the `__dict__` of the
+// module. In compact mode that moves the entries to another dict, where the search goes on.
 inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
-  return module->dict ? dict_find_str(module->dict, name) : nullptr;
+  for (int tries = 0;; ++tries) {
+    PyObject *dict = module->dict;
+    PyObject *value = dict ? dict_find_str(dict, name) : nullptr;
+    // Not for ever: a key may do so each time.
+    if (value || dict == module->dict || tries == 2) {
+      return Py_XNewRef(value);
+    }
+  }
 }
+// 1 if it has the name, -1 with an error set.
+int has_instance_attribute(ModuleObject *module, PyObject *name);
+// Store and remove a plain attribute. A key that is no exact str exposes the module first, since
+// hashing and comparing it may run code that would do so meanwhile. -1 on error.
+int store_attribute(ModuleObject *module, PyObject *key, PyObject *value);
+// 1 removed, 0 when there is none, -1 on error.
+int remove_attribute(ModuleObject *module, PyObject *key);
 
 // A new empty OrderedDict; null on error.
 PyObject *new_ordered_dict();

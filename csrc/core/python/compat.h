@@ -168,17 +168,19 @@ inline PyObject *items_at_once(PyObject *dict) {
 // Was the hash of the str asked for before?
 inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(name)->hash != -1; }
 
-// Borrowed value or null without an error. `key` is a str: user code runs only for a key of another
-// type with the same hash, or when either is of a subclass of str. What the caller has borrowed
-// from elsewhere may be gone after that.
+// Borrowed value, or null. `key` is a str: user code runs only for a key of another type with the
+// same hash, or when either is of a subclass of str. What the caller has borrowed from elsewhere
+// may be gone after that. What the code raises stays set, so where it finds nothing and goes on,
+// the caller asks for an error. With one that is set before, nothing is found.
 inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
+  if (PyErr_Occurred()) {
+    return nullptr;
+  }
 #ifdef Py_GIL_DISABLED
   const auto held = pybind11::reinterpret_borrow<pybind11::object>(dict);
   NativeSection::let_others_in();
   PyObject *value = nullptr;
-  if (PyDict_GetItemRef(dict, key, &value) < 0) {
-    PyErr_Clear();  // as below
-  }
+  PyDict_GetItemRef(dict, key, &value);
   NativeSection::let_others_in();
   return borrow_owned(value);
 #else
@@ -189,16 +191,22 @@ inline PyObject *dict_get_str(PyObject *dict, PyObject *key) {
     hash = PyObject_Hash(key);
   }
   PyObject *value = hash == -1 ? nullptr : _PyDict_GetItem_KnownHash(dict, key, hash);
-  if (!value && PyErr_Occurred()) {
-    // A key of another type in this dict, whose __eq__ raised: it is not the one looked for.
-    PyErr_Clear();
-  }
   if (Py_REFCNT(dict) == 1) {
     value = nullptr;  // it goes with the dict
   }
   Py_DECREF(dict);
   return value;
 #endif
+}
+
+// The same for the dict of a class. As in CPython's own search along the MRO, what a key raises is
+// dropped: it is not the one looked for.
+inline PyObject *class_dict_get(PyTypeObject *type, PyObject *name) {
+  PyObject *value = dict_get_str(type->tp_dict, name);
+  if (!value && PyErr_Occurred()) {
+    PyErr_Clear();
+  }
+  return value;
 }
 
 // May python/dict_lookup.h read the tables of dicts, which are no part of CPython's API? Not in a

@@ -119,6 +119,18 @@ inline PyObject *dict_find_str(PyObject *dict, PyObject *key) {
   return dict_get_str(dict, key);
 }
 
+// 1 if the dict has the key, -1 with an error set.
+inline int dict_contains_str(PyObject *dict, PyObject *key) {
+  if (dict_tables_are_known) {
+    PyObject *value = nullptr;
+    const Lookup looked_up = look_up_str(dict, key, &value);
+    if (looked_up != Lookup::unsure) {
+      return looked_up == Lookup::found;
+    }
+  }
+  return dict_get_str(dict, key) ? 1 : PyErr_Occurred() ? -1 : 0;
+}
+
 // True only when the dict has no key that equals the str. Runs no user code.
 inline bool dict_lacks_str(PyObject *dict, PyObject *key) {
   PyObject *value;
@@ -316,6 +328,10 @@ inline bool dict_lacks_str(PyObject *dict, PyObject *) { return PyDict_GET_SIZE(
 inline PyObject *dict_peek_str(PyObject *, PyObject *) { return nullptr; }
 
 inline PyObject *dict_find_str(PyObject *dict, PyObject *key) { return dict_get_str(dict, key); }
+
+inline int dict_contains_str(PyObject *dict, PyObject *key) {
+  return dict_get_str(dict, key) ? 1 : PyErr_Occurred() ? -1 : 0;
+}
 
 #endif
 

@@ -53,7 +53,7 @@ bool holds_only_children(ModuleObject *container, PyObject *children, PyObject *
 
 // Has the container nothing under the name, wherever a read would find it?
 bool is_free(ModuleObject *container, PyObject *name) {
-  return is_plain_name(Py_TYPE(container), name) && !instance_attribute(container, name) &&
+  return is_plain_name(Py_TYPE(container), name) && has_instance_attribute(container, name) == 0 &&
          registry_contains(container, Slot::parameters, name) == 0 &&
          registry_contains(container, Slot::buffers, name) == 0 &&
          registry_contains(container, Slot::modules, name) == 0;
@@ -95,8 +95,13 @@ std::int64_t append_children(const py::object &container, const py::tuple &modul
     // Comparing names runs user code in a dict with keys that are no str, and that may change all
     // that was asked so far. Nothing runs between the second look and the store.
     const bool is_simple = holds_only_children(module, children.ptr(), name.ptr());
-    if (is_simple ? dict_find_str(children.ptr(), name.ptr()) != nullptr
-                  : !is_free(module, name.ptr()) || !plain_children(module).is(children)) {
+    const bool is_taken =
+        is_simple ? dict_find_str(children.ptr(), name.ptr()) != nullptr
+                  : !is_free(module, name.ptr()) || !plain_children(module).is(children);
+    if (PyErr_Occurred()) {
+      throw py::error_already_set();
+    }
+    if (is_taken) {
       return i;
     }
     if (PyDict_SetItem(children.ptr(), name.ptr(), child) < 0) {

@@ -71,7 +71,7 @@ template <Slot first, Slot second>
     if (delete_slot(module, static_cast<Slot>(entry)) < 0) {
       return -1;
     }
-  } else if (module->dict && mapping_discard(module->dict, name) < 0) {
+  } else if (module->dict && !lacks(module->dict, name) && remove_attribute(module, name) < 0) {
     return -1;
   }
   // An entry of that name is gone now.
@@ -110,6 +110,9 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
   if (!overrides(module, Virtual::register_parameter)) {
     return register_parameter(module, name, value);
   }
+  if (PyErr_Occurred()) {
+    return -1;
+  }
   PyObject *result =
       PyObject_CallMethodObjArgs(as_object(module), names.register_parameter, name, value, nullptr);
   Py_XDECREF(result);
@@ -119,7 +122,7 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
 // Through register_parameter() of the class, or Module's own.
 [[gnu::noinline]] int register_by_call(ModuleObject *module, PyObject *name, PyObject *value) {
   AssignmentRollback rollback;
-  if (rollback.save(module, name) < 0) {
+  if (PyErr_Occurred() || rollback.save(module, name) < 0) {
     return -1;
   }
   if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0 ||
@@ -132,10 +135,8 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
 
 int assign_parameter(ModuleObject *module, PyObject *name, PyObject *value, TensorFamily *family) {
   if (!has_slot(module, Slot::parameters)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
+    return raise_uninitialized(
         "cannot assign parameters before Module.__init__() call: call super().__init__() first");
-    return -1;
   }
   const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
   if (stores_directly(module, name, global_hooks.parameter_registration, plain) &&
@@ -204,10 +205,8 @@ inline int is_odd_child_name(PyObject *name) {
 
 int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   if (!has_slot(module, Slot::modules)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
+    return raise_uninitialized(
         "cannot assign module before Module.__init__() call: call super().__init__() first");
-    return -1;
   }
   const bool plain = !module->state.exposed && is_known_plain(Py_TYPE(module), name);
   const int is_odd = plain ? 0 : is_odd_child_name(name);
@@ -287,10 +286,8 @@ int is_persistent(ModuleObject *module, PyObject *name, PyObject *value, bool is
 int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is_buffer_object,
                   bool known) {
   if (!has_slot(module, Slot::buffers)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
+    return raise_uninitialized(
         "cannot assign buffer before Module.__init__() call: call super().__init__() first");
-    return -1;
   }
   if (value != Py_None) {
     const int tensor_like = may_be_buffer(value);
@@ -312,6 +309,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
     PyObject *buffers = require(module, Slot::buffers);
     return buffers ? mapping_set(buffers, name, value) : -1;
   }
+  if (PyErr_Occurred()) {
+    return -1;
+  }
   if (!torch_facts.buffer_class) {
     return store_with_hooks(module, Slot::buffers, global_hooks.buffer_registration, name, value);
   }
@@ -319,9 +319,12 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   if (persistent < 0) {
     return -1;
   }
-  return overrides(module, Virtual::register_buffer)
-             ? call_overridden_register_buffer(module, name, value, persistent == 1)
-             : register_buffer(module, name, value, persistent == 1);
+  const bool overridden = overrides(module, Virtual::register_buffer);
+  if (PyErr_Occurred()) {
+    return -1;
+  }
+  return overridden ? call_overridden_register_buffer(module, name, value, persistent == 1)
+                    : register_buffer(module, name, value, persistent == 1);
 }
 
 // `facts`: of the type of the value.

@@ -49,7 +49,7 @@ int AssignmentRollback::save(ModuleObject *module, PyObject *name) {
   if (special && special->slot >= 0 && expose(module) < 0) {
     return -1;
   }
-  if (instance_attribute(module, name)) {
+  if (has_instance_attribute(module, name) != 0) {
     saved_[3].container = py::reinterpret_borrow<py::object>(module->dict);
     saved_[3].copy = py::reinterpret_steal<py::object>(PyDict_Copy(saved_[3].container.ptr()));
     return saved_[3].copy ? 0 : -1;

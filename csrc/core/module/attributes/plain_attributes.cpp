@@ -48,11 +48,6 @@ py::object short_no_attribute(const char *type, PyObject *name) {
   return message;
 }
 
-int set_in_dict(ModuleObject *module, PyObject *name, PyObject *value) {
-  const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-  return dict ? PyDict_SetItem(dict.ptr(), name, value) : -1;
-}
-
 }  // namespace
 
 py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
@@ -87,7 +82,7 @@ void raise_no_attribute(PyObject *self_obj, PyObject *name) {
 
 int write_plain(ModuleObject *module, PyObject *name, PyObject *value) {
   if (is_plain_name(Py_TYPE(module), name)) {
-    return set_in_dict(module, name, value);
+    return store_attribute(module, name, value);
   }
   return hands_writes_on(Py_TYPE(module)) ? hand_write_on(module, name, value)
                                           : assign_plain(module, name, value);
@@ -95,7 +90,7 @@ int write_plain(ModuleObject *module, PyObject *name, PyObject *value) {
 
 int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
   if (is_plain_name(Py_TYPE(module), name)) {
-    return set_in_dict(module, name, value);
+    return store_attribute(module, name, value);
   }
   if (py::object descriptor = type_lookup(Py_TYPE(module), name)) {
     if (Py_TYPE(descriptor.ptr())->tp_descr_set) {
@@ -106,13 +101,13 @@ int assign_plain(ModuleObject *module, PyObject *name, PyObject *value) {
     if (special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {
       return store_slot(module, static_cast<Slot>(special->slot), value);
     }
-    if (special->slot >= 0 && expose(module) < 0) {
+    if (special->slot >= 0 && (PyErr_Occurred() || expose(module) < 0)) {
       return -1;
     }
     store_flag(&module->state.instance_overrides,
                module->state.instance_overrides || special->is_virtual);
   }
-  return set_in_dict(module, name, value);
+  return store_attribute(module, name, value);
 }
 
 int delete_plain(ModuleObject *module, PyObject *name) {
@@ -129,13 +124,10 @@ int delete_plain(ModuleObject *module, PyObject *name) {
     }
     return deleted == 1 ? 0 : -1;
   }
-  PyObject *old = nullptr;
-  const auto dict = py::reinterpret_borrow<py::object>(module->dict);
-  const int found = dict ? dict_pop(dict.ptr(), name, &old) : 0;
+  const int found = remove_attribute(module, name);
   if (found == 0) {
     raise_no_attribute(as_object(module), name);
   }
-  Py_XDECREF(old);
   return found == 1 ? 0 : -1;
 }
 

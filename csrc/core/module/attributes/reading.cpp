@@ -28,7 +28,7 @@ bool reaches_registries(PyTypeObject *type, Reach reach) {
 // error.
 int find_in_mapping(PyObject *mapping, PyObject *name, PyObject **value) {
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
-  const int found = PySequence_Contains(mapping, name);
+  const int found = PyErr_Occurred() ? -1 : PySequence_Contains(mapping, name);
   if (found <= 0) {
     return found;
   }
@@ -61,7 +61,7 @@ int find_registered(ModuleObject *module, PyObject *name, PyObject **value) {
   if (found == 0) {
     found = find_in_registry<Slot::modules>(module, name, value);
   }
-  return found;
+  return found == 0 && PyErr_Occurred() ? -1 : found;  // of a key that was compared
 }
 
 // After a descriptor of the class raised: torch falls back to the registries, and so do we; but the
@@ -120,17 +120,10 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
       return value ? value : after_descriptor_error(self, name, reach);
     }
   }
-  PyObject *dict;
-  int tries = 0;
-  do {
-    dict = self->dict;
-    PyObject *value = dict ? dict_get_str(dict, name) : nullptr;
-    if (value) {
-      return Py_NewRef(value);
-    }
-    // Another thread may have put its entries into a new one. Not for ever: a name that is compared
-    // may do so each time.
-  } while (kFreeThreaded && ++tries < 3 && dict != self->dict);
+  PyObject *own = instance_attribute(self, name);
+  if (own || PyErr_Occurred()) {
+    return own;
+  }
   if (!self->state.exposed && self->state.initialized) {
     const SpecialName *special = find_special_name(name);
     if (special && special->slot >= 0) {
@@ -173,13 +166,10 @@ inline PyObject *read_known(ModuleObject *self, int slot, PyObject *name) {
   if (slot != NameFacts::kPlain && !self->state.exposed) {
     return self->state.initialized ? get_slot_value(self, static_cast<Slot>(slot)) : nullptr;
   }
-  if (PyObject *dict = self->dict) {
-    if (PyObject *value = dict_find_str(dict, name)) {
-      return Py_NewRef(value);
-    }
+  PyObject *value = instance_attribute(self, name);
+  if (!value) {
+    find_registered(self, name, &value);
   }
-  PyObject *value;
-  find_registered(self, name, &value);
   return value;
 }
 
@@ -341,8 +331,8 @@ void install_native_getattro(PyTypeObject *type) {
 
 int has_attribute(ModuleObject *module, PyObject *name) {
   if (has_native_getattro(Py_TYPE(module)) && !type_has(Py_TYPE(module), name)) {
-    if (module->dict && dict_get_str(module->dict, name)) {
-      return 1;
+    if (const int own = has_instance_attribute(module, name)) {
+      return own;
     }
     const SpecialName *special = find_special_name(name);
     if (special && special->slot >= 0 && has_slot(module, static_cast<Slot>(special->slot))) {

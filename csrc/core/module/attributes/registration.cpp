@@ -50,10 +50,8 @@ int store_with_hooks(ModuleObject *module, Slot slot, PyObject *hooks, PyObject 
 
 int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter) {
   if (!has_slot(module, Slot::parameters)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
+    return raise_uninitialized(
         "cannot assign parameter before Module.__init__() call: call super().__init__() first");
-    return -1;
   }
   if (check_own_name(name, "parameter") < 0) {
     return -1;
@@ -74,10 +72,8 @@ int register_parameter(ModuleObject *module, PyObject *name, PyObject *parameter
 
 int register_buffer(ModuleObject *module, PyObject *name, PyObject *tensor, bool persistent) {
   if (!has_slot(module, Slot::buffers)) {
-    PyErr_SetString(
-        PyExc_AttributeError,
+    return raise_uninitialized(
         "cannot assign buffer before Module.__init__() call: call super().__init__() first");
-    return -1;
   }
   if (check_own_name(name, "buffer") < 0) {
     return -1;

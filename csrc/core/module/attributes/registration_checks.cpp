@@ -24,7 +24,7 @@ void raise_key_error(const char *format, Args... args) {
   }
 }
 
-// Who holds a name that cannot be registered: for the message only. Never fails.
+// Who holds a name that cannot be registered: for the message only. An error may be set after it.
 const char *holder_of(ModuleObject *module, PyObject *name) {
   if (registry_contains(module, Slot::parameters, name) == 1) {
     return "a parameter";
@@ -35,7 +35,7 @@ const char *holder_of(ModuleObject *module, PyObject *name) {
   if (registry_contains(module, Slot::modules, name) == 1) {
     return "a child module";
   }
-  if (instance_attribute(module, name)) {
+  if (has_instance_attribute(module, name) == 1) {
     return "a plain attribute";
   }
   return type_has(Py_TYPE(module), name) ? "an attribute of its class"
@@ -47,7 +47,7 @@ const char *way_out(ModuleObject *module, PyObject *name) {
   const bool is_own = registry_contains(module, Slot::parameters, name) == 1 ||
                       registry_contains(module, Slot::buffers, name) == 1 ||
                       registry_contains(module, Slot::modules, name) == 1 ||
-                      instance_attribute(module, name);
+                      has_instance_attribute(module, name) == 1;
   return is_own && !type_has(Py_TYPE(module), name) ? "delete it first, or choose another name"
                                                     : "choose another name";
 }
@@ -61,8 +61,18 @@ int may_be_buffer(PyObject *value) {
 
 int raise_already_exists(ModuleObject *module, PyObject *name) {
   const std::string owner = short_type_text(module);
-  raise_key_error("attribute '%U' already exists in %s as %s; %s", name, owner.c_str(),
-                  holder_of(module, name), way_out(module, name));
+  const char *holder = holder_of(module, name), *way = way_out(module, name);
+  if (!PyErr_Occurred()) {
+    raise_key_error("attribute '%U' already exists in %s as %s; %s", name, owner.c_str(), holder,
+                    way);
+  }
+  return -1;
+}
+
+int raise_uninitialized(const char *message) {
+  if (!PyErr_Occurred()) {
+    PyErr_SetString(PyExc_AttributeError, message);
+  }
   return -1;
 }
 

@@ -22,6 +22,9 @@ int check_parameter(PyObject *name, PyObject *value);
 int may_be_buffer(PyObject *value);
 
 int raise_already_exists(ModuleObject *module, PyObject *name);
+// For a module without its registries, unless looking for one raised. -1.
+int raise_uninitialized(const char *message);
+
 int raise_no_name(PyObject *name, const char *kind);
 
 // TypeError for a value that a place cannot take; `format` gets the value's type and the name.

@@ -45,10 +45,13 @@ int mapping_set(PyObject *mapping, PyObject *name, PyObject *value) {
 }
 
 int mapping_discard(PyObject *mapping, PyObject *name) {
-  // dict_find_str() holds the dict, and finds nothing in one that died meanwhile.
+  // dict_contains_str() holds the dict, and finds nothing in one that died meanwhile.
   const bool is_dict = PyDict_CheckExact(mapping);
-  if (is_dict && (PyDict_GET_SIZE(mapping) == 0 || !dict_find_str(mapping, name))) {
-    return 0;
+  if (is_dict) {
+    const int known = PyDict_GET_SIZE(mapping) == 0 ? 0 : dict_contains_str(mapping, name);
+    if (known <= 0) {
+      return known;
+    }
   }
   const auto keep = py::reinterpret_borrow<py::object>(mapping);
   if (is_dict) {

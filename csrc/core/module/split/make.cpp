@@ -135,8 +135,7 @@ private:
       if (special && special->is_virtual) {
         module->state.instance_overrides = true;
       }
-      const auto dict = py::reinterpret_borrow<py::object>(instance_dict(module));
-      check(dict ? PyDict_SetItem(dict.ptr(), attribute.name.ptr(), value.ptr()) : -1);
+      check(store_attribute(module, attribute.name.ptr(), value.ptr()));
     }
   }
 

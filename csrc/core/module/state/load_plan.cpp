@@ -343,7 +343,7 @@ private:
   static int refuses_assignment(const LoadEntry &entry, PyObject *source) {
     const int has_parameter = entry.family->may_be_parameter(entry.tensor);
     if (has_parameter || overrides(as_module(entry.module), Virtual::setattr)) {
-      return has_parameter < 0 ? -1 : 0;
+      return has_parameter < 0 || PyErr_Occurred() ? -1 : 0;
     }
     TensorFamily *family;
     const int is_tensor = family_of(source, &family);

@@ -84,7 +84,7 @@ private:
 
   int load_root_through_python(PyObject *root, const LoadRegion &region) {
     LoadRegion own;
-    own.dict = steal(copy_of(region.dict.ptr()));
+    own.dict = steal(PyErr_Occurred() ? nullptr : copy_of(region.dict.ptr()));
     PyObject *metadata = own.dict ? metadata_.get() : nullptr;
     if (!own.dict || (!metadata && PyErr_Occurred()) ||
         (metadata && PyObject_SetAttr(own.dict.ptr(), names.metadata, metadata) < 0)) {
@@ -444,7 +444,7 @@ private:
   // Before Python code runs, which may change the tree, and load parts of it itself.
   int begin_python() {
     ++python_runs_;
-    return no_grad_.exit() < 0 ? -1 : be_found();
+    return PyErr_Occurred() || no_grad_.exit() < 0 ? -1 : be_found();
   }
 
   // From now on replace_entry() finds what this load has replaced.

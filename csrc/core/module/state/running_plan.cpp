@@ -246,7 +246,7 @@ int RunningPlan::stands_at(std::uint32_t visit, Owned *module) const {
     if (found) {
       *module = borrow(found);
     }
-    return 0;
+    return !found && PyErr_Occurred() ? -1 : 0;
   }
   const Owned held = borrow(children);
   const int listed = mapping_contains(children, place.name);

@@ -28,6 +28,9 @@ int is_in_non_persistent_set(ModuleObject *module, PyObject *name) {
 int find_saved_buffer(ModuleObject *module, PyObject *name, Owned *buffer) {
   PyObject *buffers = peek(module, Slot::buffers);
   const Owned held = borrow(buffers);
+  if (!buffers && PyErr_Occurred()) {
+    return -1;
+  }
   const int listed = buffers ? PySequence_Contains(buffers, name) : 0;
   if (listed <= 0) {
     return listed;
@@ -42,6 +45,9 @@ int find_saved_buffer(ModuleObject *module, PyObject *name, Owned *buffer) {
 
 int has_parameter(ModuleObject *module, PyObject *name) {
   const Owned parameters = borrow(peek(module, Slot::parameters));
+  if (!parameters && PyErr_Occurred()) {
+    return -1;
+  }
   const int listed = parameters ? PySequence_Contains(parameters.ptr(), name) : 0;
   if (listed <= 0) {
     return listed;

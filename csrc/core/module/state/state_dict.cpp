@@ -108,7 +108,7 @@ private:
   int visit(PyObject *name, PyObject *child) {
     const ClassInfo info = class_info_of(child);
     if (!info.is_module() || overrides(as_module(child), info, Virtual::state_dict)) {
-      return call_child(name, child);
+      return PyErr_Occurred() ? -1 : call_child(name, child);
     }
     if (!PyUnicode_Check(name)) {
       // The TypeError, also where nothing below the child would ask for its name.
@@ -207,7 +207,7 @@ private:
     }
     const auto prefix = [](void *path) { return static_cast<StatePath *>(path)->prefix(); };
     const int saved = overrides(module, Virtual::save_to_state_dict)
-                          ? call_save(module_obj)
+                          ? (PyErr_Occurred() ? -1 : call_save(module_obj))
                           : save_own(module_obj, destination_, {prefix, &path_});
     return saved < 0 ? -1 : start_children();
   }

@@ -115,7 +115,7 @@ PyObject *module_version(PyObject *module, bool *plain) {
       return found.release().ptr();
     }
   }
-  return PyObject_GetAttr(module, names.version_);
+  return PyErr_Occurred() ? nullptr : PyObject_GetAttr(module, names.version_);
 }
 
 }  // namespace modtree

@@ -72,6 +72,9 @@ int Walk::start_modules() {
     modules->start(root);
     return 0;
   }
+  if (PyErr_Occurred()) {
+    return -1;
+  }
   py::kwargs keywords;
   if (request.kind != WalkKind::modules) {
     keywords["prefix"] = request.prefix;
@@ -82,7 +85,8 @@ int Walk::start_modules() {
   return pairs_made ? modules->start_with_pairs(pairs_made.ptr()) : -1;
 }
 
-// Uses what an override returned as the source of pairs; steals `result`.
+// Uses what an override returned as the source of pairs; steals `result`, which is null with an
+// error.
 int Walk::start_override(PyObject *result) {
   const auto iterable = py::reinterpret_steal<py::object>(result);
   if (!iterable) {
@@ -99,7 +103,9 @@ int Walk::start() {
   ModuleObject *module = as_module(root.ptr());
   if (request.kind == WalkKind::children) {
     if (!request.named && overrides(module, Virtual::named_children)) {
-      return start_override(PyObject_CallMethodNoArgs(root.ptr(), names.named_children));
+      return PyErr_Occurred()
+                 ? -1
+                 : start_override(PyObject_CallMethodNoArgs(root.ptr(), names.named_children));
     }
     PyObject *children;
     py::object keep;
@@ -113,11 +119,17 @@ int Walk::start() {
   if (request.kind != WalkKind::members) {
     const Virtual named_method = is_buffers ? Virtual::named_buffers : Virtual::named_parameters;
     if (!request.named && overrides(module, named_method)) {
+      if (PyErr_Occurred()) {
+        return -1;
+      }
       py::kwargs keywords;
       keywords["recurse"] = py::bool_(request.recurse);
       return start_override(call_with_keywords(root.ptr(), virtual_name(named_method), keywords));
     }
     if (overrides(module, Virtual::named_members)) {
+      if (PyErr_Occurred()) {
+        return -1;
+      }
       py::kwargs keywords;
       keywords["prefix"] = request.prefix;
       keywords["recurse"] = py::bool_(request.recurse);

@@ -248,6 +248,9 @@ int for_each_parameter(PyObject *self_obj, Quiet visit_quietly, Function visit) 
                                Virtual::named_members, Virtual::named_modules}) {
     overridden = overridden || overrides(as_module(self_obj), method);
   }
+  if (overridden && PyErr_Occurred()) {
+    return -1;
+  }
   if (!overridden) {
     // The walk puts every module into a set, the root first.
     if (class_info(Py_TYPE(self_obj)).identity_hash() &&
@@ -284,6 +287,9 @@ int warn_if_replica(PyObject *self_obj) {
     if (has_flag <= 0) {
       return has_flag;
     }
+  }
+  if (PyErr_Occurred()) {
+    return -1;
   }
   PyObject *found;
   const int has_flag = optional_attr(self_obj, names.is_replica, &found);

@@ -356,7 +356,7 @@ int PreorderWalk::next_child(Visit *visit, bool *found) {
   const auto keep_child = py::reinterpret_borrow<py::object>(child);
   info = class_info_of(child);
   if (!info.is_module() || overrides(as_module(child), info, Virtual::named_modules)) {
-    return enter_foreign(child, key);
+    return PyErr_Occurred() ? -1 : enter_foreign(child, key);
   }
   // What ran since then may have put it elsewhere.
   const int entered = enter(child, info, key, false, visit);

@@ -322,8 +322,8 @@ struct TrainVisitor {
   template <Slot slot>
   static bool has_training(ModuleObject *module) {
     PyObject *mapping = peek(module, slot);
-    return mapping && is_plain_table(mapping) && PyDict_GET_SIZE(mapping) != 0 &&
-           dict_find_str(mapping, names.training);
+    return mapping && is_plain_table(mapping) && !dict_lacks_str(mapping, names.training) &&
+           dict_contains_str(mapping, names.training) != 0;  // assign() meets the error
   }
 
   int leave(PyObject *) { return 0; }
@@ -372,7 +372,7 @@ PyObject *module_train(PyObject *self_obj, PyObject *const *args, Py_ssize_t cou
 
 PyObject *module_eval(PyObject *self_obj, PyObject *) {
   if (overrides(as_module(self_obj), Virtual::train)) {
-    return PyObject_CallMethodOneArg(self_obj, names.train, Py_False);
+    return PyErr_Occurred() ? nullptr : PyObject_CallMethodOneArg(self_obj, names.train, Py_False);
   }
   return train(self_obj, Py_False);
 }
