@@ -127,7 +127,7 @@ int call_register_parameter(ModuleObject *module, PyObject *name, PyObject *valu
   }
   if (remove_from_others<Slot::buffers, Slot::modules>(module, name) < 0 ||
       call_register_parameter(module, name, value) < 0) {
-    rollback.restore();
+    rollback.restore(module, name);
     return -1;
   }
   return 0;
@@ -228,7 +228,7 @@ int assign_module(ModuleObject *module, PyObject *name, PyObject *value) {
   }
   if (remove_from_others<Slot::parameters, Slot::buffers>(module, name) < 0 ||
       store_with_hooks(module, Slot::modules, global_hooks.module_registration, name, value) < 0) {
-    rollback.restore();
+    rollback.restore(module, name);
     return -1;
   }
   return 0;

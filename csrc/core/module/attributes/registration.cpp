@@ -25,7 +25,7 @@ int store_persistence(ModuleObject *module, PyObject *name, bool persistent) {
   if (require_entry(module, Slot::non_persistent_buffers_set, &set, &keep) < 0) {
     return -1;
   }
-  return PySet_CheckExact(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
+  return set_add(set, name);
 }
 
 // Raises where the module has the name, but not as an entry of that registry. The class is asked

@@ -14,6 +14,10 @@ int own_entry(ModuleObject *module, Slot slot, py::object *entry) {
   return result;
 }
 
+int set_add(PyObject *set, PyObject *name) {
+  return PySet_CheckExact(set) ? PySet_Add(set, name) : call_method(set, "add", name) ? 0 : -1;
+}
+
 int set_discard(PyObject *set, PyObject *name) {
   if (PySet_CheckExact(set)) {
     return PySet_GET_SIZE(set) == 0 ? 0 : PySet_Discard(set, name) < 0 ? -1 : 0;

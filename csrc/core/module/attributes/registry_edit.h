@@ -23,6 +23,7 @@ int mapping_set(PyObject *mapping, PyObject *name, PyObject *value);
 int mapping_discard(PyObject *mapping, PyObject *name);
 
 // The caller owns the set.
+int set_add(PyObject *set, PyObject *name);
 int set_discard(PyObject *set, PyObject *name);
 int discard_non_persistent(ModuleObject *module, PyObject *name);
 
