@@ -8,6 +8,7 @@ after they do their work.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 
@@ -29,7 +30,7 @@ class Steps:
     def __init__(self, at):
         self.at, self.count, self.active = at, 0, False
 
-    def take(self):
+    def take(self, module=None):
         if self.active:
             self.count += 1
             if self.count == self.at:
@@ -277,6 +278,68 @@ def test_a_change_that_is_stopped_is_undone(name):
         else:
             break
     assert at > 1 or name in WITHOUT_STEPS  # there was something to stop
+
+
+class Scribbling(Steps):
+    """At each step user code writes elsewhere on the module, too."""
+
+    def __init__(self, at):
+        super().__init__(at)
+        self.on = collections.Counter()
+
+    def take(self, module=None):
+        if self.active and module is not None:
+            steps = nn.Module.__getattribute__(module, "__dict__").get("steps", 0)
+            nn.Module.__setattr__(module, "steps", steps + 1)
+            self.on[id(module)] += 1
+            if steps == 0:
+                module.register_forward_pre_hook(print)
+                if not isinstance(module, NUMBERED):
+                    module._modules["helper"], module._buffers["more"] = nn.Identity(), None
+        super().take()
+
+
+NUMBERED = (nn.ModuleList, nn.Sequential, nn.ParameterList)
+
+
+def scribbling(base, steps):
+    class Watched(base):
+        def __setattr__(self, name, value):
+            steps.take(self)
+            super().__setattr__(name, value)
+            steps.take(self)
+
+        def __delattr__(self, name):
+            steps.take(self)
+            super().__delattr__(name)
+            steps.take(self)
+
+    return Watched
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_user_code_wrote_elsewhere_stays(name, monkeypatch):
+    monkeypatch.setitem(globals(), "watched", scribbling)
+    make, change = CASES[name]
+    for at in itertools.count(1):
+        steps = Scribbling(at)
+        module = make(steps)
+        before = facts(module)
+        try:
+            with steps.counted():
+                change(module)
+        except Stop:
+            written = vars(module).pop("steps", 0)
+            assert written == steps.on[id(module)]
+            if written:
+                hooks = module._forward_pre_hooks
+                (key,) = [key for key, hook in hooks.items() if hook is print]
+                del hooks[key]
+                if not isinstance(module, NUMBERED):
+                    del module._modules["helper"], module._buffers["more"]
+            assert facts(module) == before, f"after step {at}"
+        else:
+            break
 
 
 @pytest.mark.parametrize("derived", [False, True])

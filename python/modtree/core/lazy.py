@@ -48,6 +48,9 @@ class LazyModuleMixin(_Base):
     #: The class of the module once it is initialized; None keeps it.
     cls_to_become: type[Module] | None = None
 
+    # Plain attributes that initialize_parameters() sets.
+    _inferred: tuple[str, ...] = ()
+
     # Asked by native code where the class changed while pre-hooks ran.
     _calls_forward_of_new_class = True
 
@@ -75,7 +78,7 @@ class LazyModuleMixin(_Base):
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
         """The pre-hook of the first call."""
-        with undone_on_error(module), _left_lazy_on_error(module):
+        with _undone_on_error(module), _left_lazy_on_error(module):
             module.initialize_parameters(*args, **(kwargs or {}))
             if module.has_uninitialized_params():
                 left = [name for name, tensor in _own_tensors(module) if is_lazy(tensor)]
@@ -121,6 +124,21 @@ class LazyModuleMixin(_Base):
             f"Modules with uninitialized parameters can't be used with `DataParallel`. Call the "
             f"{type(self).__name__} once to initialize it"
         )
+
+
+# No method, as below: the module may be of another class already.
+def _undone_on_error(module: Any) -> contextlib.AbstractContextManager[None]:
+    """When the block raises, the module waits for its first call as before."""
+    names = (*module._parameters, *module._buffers, *getattr(module, "_inferred", ()))
+    hooks = ("_infer_parameters", "_lazy_load_hook")
+    return undone_on_error(
+        module,
+        *names,
+        "_initialize_hook",
+        "_load_hook",
+        "__class__",
+        is_hook=lambda hook: getattr(hook, "__name__", None) in hooks,
+    )
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ def insert(model: Any, path: str, module: Any, *, before: str | None = None) -> 
     """
     parent, parent_path, name = _split(model, path)
     with recording(model) as record:
-        record.touch(parent, parent_path)
+        record.touch(parent, parent_path, name)
         if is_numbered(parent):
             refuse_graph_target(model, path)
         _add_module(parent, parent_path, name, module, before)
@@ -130,7 +130,7 @@ def rename(model: Any, path: str, name: str) -> Receipt:
         )
     refuse_graph_target(model, path)
     with recording(model) as record:
-        record.touch(slot.parent, slot.parent_path)
+        record.touch(slot.parent, slot.parent_path, slot.name, name)
         table = registry(slot.parent, slot.table)
         fill(table, {name if old == slot.name else old: v for old, v in table.items()})
         transient: Any = getattr(slot.parent, TRANSIENT, ())
@@ -156,8 +156,8 @@ def move(model: Any, path: str, to: str) -> Receipt:
     parent, parent_path, name = _split(model, to)
     refuse_graph_target(model, path)
     with recording(model) as record:
-        record.touch(slot.parent, slot.parent_path)
-        record.touch(parent, parent_path)
+        record.touch(slot.parent, slot.parent_path, slot.name)
+        record.touch(parent, parent_path, name)
         if slot.table == "_modules":
             take_out(slot.parent, [slot.name])
             _add_module(parent, parent_path, name, slot.value, None)
@@ -194,7 +194,7 @@ def share(model: Any, path: str, to: str) -> Receipt:
         )
     keys = ReplacedKeys()
     with recording(model) as record:
-        record.touch(target.parent, target.parent_path)
+        record.touch(target.parent, target.parent_path, target.name)
         if slot.table == "_modules":
             if path_below(slot.value, target.parent) is not None:
                 raise ValueError(f"{path!r} holds {describe(target.parent_path)}")

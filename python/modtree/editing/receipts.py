@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from modtree.core.undo import undone_on_error
+from modtree.core.undo import NUMBERS, undone_on_error
 from modtree.editing.keys import AliasedKeys, KeyRules, MovedKeys
 from modtree.editing.ties import ties_and_tensors
 from modtree.editing.walking import (
@@ -201,7 +201,8 @@ class _Tables:
         return _paths(self.path, before), _paths(self.path, after)
 
     def kept_on_error(self) -> AbstractContextManager[None]:
-        return undone_on_error(self.module)
+        names = {name for table in self._tables for name in (*table.before, *table.after)}
+        return undone_on_error(self.module, among=names)
 
     def conflict(self) -> str | None:
         for table in self._tables:
@@ -268,16 +269,21 @@ class Recording:
         self._touched: dict[int, _Tables] = {}
         self._kept = ExitStack()
 
-    def touch(self, module: Any, path: str) -> None:
+    def touch(self, module: Any, path: str, *names: str) -> None:
         """To be called before the registries of a module change.
+
+        Args:
+            module: The module.
+            path: Its path.
+            *names: The entries that change. Those of a list may get other numbers.
 
         Raises:
             TypeError: It is a scripted module, whose tree cannot be changed.
         """
+        refuse_scripted(path, module, "whose tree is compiled: change")
+        self._kept.enter_context(undone_on_error(module, *names, among=NUMBERS))
         if id(module) in self._touched:
             return
-        refuse_scripted(path, module, "whose tree is compiled: change")
-        self._kept.enter_context(undone_on_error(module))
         self._touched[id(module)] = _Tables(module, path)
 
     def every_path(self, path: str) -> list[str]:

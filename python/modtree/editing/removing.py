@@ -66,7 +66,7 @@ def remove(model: Any, members: Sequence[tuple[str, Any]]) -> Receipt:
 def _remove(record: Recording, places: Sequence[Place]) -> None:
     """Takes modules out of their parent."""
     parent, names = places[0].parent, {place.name: place.path for place in places}
-    record.touch(parent, places[0].path.rpartition(".")[0])
+    record.touch(parent, places[0].path.rpartition(".")[0], *names)
     children = dict(registry(parent, "_modules"))
     take_out(parent, names)
     for name, path in names.items():

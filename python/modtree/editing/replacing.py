@@ -101,7 +101,7 @@ def replace(
                         f"function must return the new module and leave the tree alone"
                     )
                 refuse_compiled(place.parent, place.name, place.path)
-                record.touch(place.parent, place.path.rpartition(".")[0])
+                record.touch(place.parent, place.path.rpartition(".")[0], place.name)
                 put(place.parent, place.name, new, place.path)
                 moves = keys.add(place.path, module, new)
                 record.note(kind, place.path, module, new, moves=moves)

@@ -55,6 +55,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
     """
 
     cls_to_become = linear.Linear
+    _inferred = ("in_features",)
     weight: Any
     bias: Any
 
@@ -93,6 +94,7 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
 
 
 class _LazyConvMixin(LazyModuleMixin, _ConvNd):
+    _inferred = ("in_channels",)
     weight: Any
     bias: Any
 
@@ -264,6 +266,7 @@ class LazyConvTranspose3d(_LazyConvTranspose, convolution.ConvTranspose3d):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
+    _inferred = ("num_features",)
     weight: Any
     bias: Any
     running_mean: Any

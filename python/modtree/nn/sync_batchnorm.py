@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from modtree._tensor.tensor import Tensor
@@ -72,7 +73,9 @@ class SyncBatchNorm(_BatchNorm):
             module: A tree of modules; changed in place, but for its root.
             process_group: Kept, without effect.
         """
-        with undone_on_error(*module.modules()):
+        with ExitStack() as undo:
+            for each in module.modules():
+                undo.enter_context(undone_on_error(each, *each._modules))
             return cls._converted(module, process_group)
 
     @classmethod

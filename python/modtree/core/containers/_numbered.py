@@ -9,7 +9,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from modtree._C import _append_children
-from modtree.core.undo import undone_on_error
+from modtree.core.undo import NUMBERS, undone_on_error
 
 if TYPE_CHECKING:
     from modtree.core.module import Module
@@ -81,7 +81,7 @@ def delete_numbered(container: Module, doomed: list[str]) -> None:
             f"{named!r} (and every other) to its position. Delete by name: "
             f"delattr(container, {doomed[0]!r}), which keeps the other names"
         )
-    with undone_on_error(container):
+    with undone_on_error(container, *doomed, among=NUMBERS):
         for key in doomed:
             delattr(container, key)
         renumber(container._modules)
@@ -138,10 +138,11 @@ def append_all(container: Module, entries: tuple[Module | None, ...], first: int
         if done == len(entries):
             return
         # Those from the first one on for which a class, an instance or a hook has a say.
-        with undone_on_error(container):
+        with undone_on_error(container, among=NUMBERS):
             for position, module in enumerate(entries[done:], first + done):
                 container.add_module(free_key(container, position), module)
     except BaseException:
-        while len(modules) > length:
-            modules.popitem()
+        for key in [*islice(modules, length, None)]:
+            if key in NUMBERS:
+                del modules[key]
         raise

@@ -82,7 +82,7 @@ class ParameterDict(Module):
         """Sets ``key``; when key or value is refused, nothing has changed."""
         _check_key(key)
         keys = self._keys
-        with step_undone_on_error(self):
+        with step_undone_on_error(self, key):
             setattr(self, key, as_entry(value))
         keys[key] = None
 
@@ -90,7 +90,7 @@ class ParameterDict(Module):
         """Removes ``key``; when that is refused, nothing has changed."""
         keys = self._keys
         keys[key]  # or a KeyError
-        with step_undone_on_error(self):
+        with step_undone_on_error(self, key):
             delattr(self, key)
         del keys[key]
 
@@ -118,7 +118,7 @@ class ParameterDict(Module):
 
     def clear(self) -> None:
         """Removes all keys."""
-        with undone_on_error(self, tables=(self._keys,)):
+        with undone_on_error(self, *self._keys, tables=(self._keys,)):
             for key in list(self._keys):
                 del self[key]
 

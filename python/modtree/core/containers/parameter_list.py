@@ -9,7 +9,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeVar, overload
 from modtree.core.containers._entries import as_entry, describe, is_tensor
 from modtree.core.containers._numbered import position
 from modtree.core.module import Module
-from modtree.core.undo import step_undone_on_error, undone_on_error
+from modtree.core.undo import NUMBERS, step_undone_on_error, undone_on_error
 
 Self = TypeVar("Self", bound="ParameterList")
 
@@ -67,7 +67,7 @@ class ParameterList(Module):
     def append(self: Self, value: Any) -> Self:
         """Adds ``value`` at the end and returns self; when it is refused, nothing has changed."""
         end = self._size
-        with step_undone_on_error(self):
+        with step_undone_on_error(self, "_size", str(end)):
             self._size = end + 1
             try:
                 self[end] = value
@@ -90,7 +90,7 @@ class ParameterList(Module):
         entries = list(values)
         if not entries:  # nothing is asked of a module that became a list by its class
             return self
-        with undone_on_error(self):
+        with undone_on_error(self, "_size", among=NUMBERS):
             for value in entries:
                 self.append(value)
         return self

@@ -20,7 +20,7 @@ from modtree.core.containers._numbered import (
     position,
 )
 from modtree.core.module import Module
-from modtree.core.undo import undone_on_error
+from modtree.core.undo import NUMBERS, undone_on_error
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound="Sequential")
@@ -125,7 +125,7 @@ class Sequential(Module):
     def extend(self: Self, sequential: Iterable[Module | None]) -> Self:
         """Appends each module (all of them, or none when one is refused) and returns self."""
         modules = list(sequential)
-        with undone_on_error(self):
+        with undone_on_error(self, among=NUMBERS):
             for module in modules:
                 self.append(module)
         return self
@@ -178,7 +178,7 @@ class Sequential(Module):
             # Reads by number, so that only what was numbered is repeated.
             length = len(self)
             numbered = [self._numbered(i) for i in range(length)]
-            with undone_on_error(self):
+            with undone_on_error(self, among=NUMBERS):
                 for at, module in enumerate(numbered * (other - 1), length):
                     self.add_module(free_key(self, at), module)
         return self

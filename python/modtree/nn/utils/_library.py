@@ -47,4 +47,9 @@ def hooks_named(hooks: Any, kind: Any, name: str) -> list[Any]:
     """The keys of the hooks of a class, in a table of a module, that are for a tensor's name."""
     # Load pre-hooks are wrapped.
     own: Any = ((key, getattr(hook, "hook", hook)) for key, hook in hooks.items())
-    return [key for key, hook in own if isinstance(hook, kind) and hook.name == name]
+    return [key for key, hook in own if is_hook_of(hook, kind, name)]
+
+
+def is_hook_of(hook: Any, kind: Any, name: str) -> bool:
+    """Is it a hook of a class, or of one of several, for a tensor's name?"""
+    return isinstance(hook, kind) and hook.name == name

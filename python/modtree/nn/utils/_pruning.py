@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from modtree.core.undo import undone_on_error
@@ -47,11 +48,17 @@ def channels(t: Any, dim: int, which: Any) -> tuple[Any, ...]:
 
 
 def hooks_of(module: Any, name: str) -> list[Any]:
-    return [
-        key
-        for key, hook in module._forward_pre_hooks.items()
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name
-    ]
+    return [key for key, hook in module._forward_pre_hooks.items() if _prunes(hook, name)]
+
+
+def _prunes(hook: Any, name: str) -> bool:
+    return isinstance(hook, BasePruningMethod) and hook._tensor_name == name
+
+
+def pruning_undone_on_error(module: Any, name: str) -> AbstractContextManager[None]:
+    """When the block raises, the tensor is pruned as before."""
+    names = (name, name + "_orig", name + "_mask")
+    return undone_on_error(module, *names, is_hook=lambda hook: _prunes(hook, name))
 
 
 class BasePruningMethod(ABC):
@@ -122,7 +129,7 @@ class BasePruningMethod(ABC):
         else:
             mask = ones_like(tensor)
         mask = method.compute_mask(scores, default_mask=mask)
-        with undone_on_error(module):
+        with pruning_undone_on_error(module, name):
             if not keys:
                 module.register_parameter(name + "_orig", tensor)
                 del module._parameters[name]
@@ -153,7 +160,7 @@ class BasePruningMethod(ABC):
         weight = self.apply_mask(module)
         original = module._parameters[name + "_orig"]
         family = family_of(original)
-        with undone_on_error(module):
+        with pruning_undone_on_error(module, name):
             if hasattr(module, name):
                 delattr(module, name)
             del module._parameters[name + "_orig"]

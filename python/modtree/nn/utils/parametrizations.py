@@ -57,6 +57,7 @@ class _Orthogonal(Module):
     """
 
     base: Any
+    _set_by_right_inverse = ("base",)
 
     def __init__(
         self, weight: Any, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True
@@ -230,6 +231,8 @@ class _WeightNorm(Module):
         """Lengths and directions."""
         return norm_except_dim(weight, 2, self.dim), weight
 
+    _hook_kind = _LoadsOldNames
+
     def _removed_from(self, module: Any, name: str) -> None:
         hooks = module._load_state_dict_pre_hooks
         for key in hooks_named(hooks, _LoadsOldNames, name):
@@ -251,7 +254,11 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         >>> layer.parametrizations.weight.original0.shape
         modtree.Size([40, 1])
     """
-    with parametrize.all_undone_on_error(module):
+
+    def is_hook(hook: Any) -> bool:
+        return isinstance(hook, _LoadsOldNames) and hook.name == name
+
+    with parametrize.all_undone_on_error(module, [name], is_hook):
         parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
         module._register_load_state_dict_pre_hook(_LoadsOldNames(name))
     return module

@@ -7,12 +7,12 @@ import contextlib
 import copy
 import copyreg
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from modtree.core.containers import ModuleDict, ModuleList
 from modtree.core.module import Module
-from modtree.core.undo import modes_kept_on_error, undone_on_error
+from modtree.core.undo import NUMBERS, modes_kept_on_error, undone_on_error
 from modtree.nn.utils._library import family_of, is_tensor, no_grad
 from modtree.nn.utils._originals import (
     CHANGES_BACK,
@@ -160,7 +160,7 @@ class ParametrizationList(ModuleList):
             ValueError: What it returns does not fit the originals.
         """
         chain = self._chain()
-        with no_grad(self._originals()[0]), undone_on_error(*chain):
+        with no_grad(self._originals()[0]), _inverses_undone_on_error(chain):
             for module in reversed(chain):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(
@@ -306,7 +306,7 @@ def _append(module: Any, name: str, parametrization: Any, unsafe: bool) -> None:
                     )
                 check_like(back, before, CHANGES_BACK, (f"module.{name}", "returned"))
     parametrizations = module.parametrizations[name]
-    with undone_on_error(parametrizations):
+    with undone_on_error(parametrizations, str(len(parametrizations)), "unsafe"):
         parametrizations.append(parametrization)
         parametrizations.unsafe |= unsafe
 
@@ -346,7 +346,10 @@ def register_parametrization(
         >>> [name for name, _ in layer.named_parameters()]
         ['bias', 'parametrizations.weight.original']
     """
-    with modes_kept_on_error(*parametrization.modules()), undone_on_error(parametrization):
+    with (
+        modes_kept_on_error(*parametrization.modules()),
+        _inverses_undone_on_error([parametrization]),
+    ):
         parametrization.train(module.training)
         if is_parametrized(module, tensor_name):
             _append(module, tensor_name, parametrization, unsafe)
@@ -373,7 +376,11 @@ def _register_first(module: Any, tensor_name: str, parametrization: Any, unsafe:
     original = getattr(module, tensor_name)
     if family_of(original).immutable:
         family_of(original).library("register_parametrization")  # says why it does not
-    with undone_on_error(module, children), memory_kept_on_error([original]):
+    with (
+        undone_on_error(module, tensor_name, "parametrizations", "__class__"),
+        undone_on_error(children, tensor_name),
+        memory_kept_on_error([original]),
+    ):
         parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
         delattr(module, tensor_name)
         module.__class__ = cls
@@ -383,15 +390,32 @@ def _register_first(module: Any, tensor_name: str, parametrization: Any, unsafe:
 
 
 @contextlib.contextmanager
-def all_undone_on_error(module: Any) -> Iterator[contextlib.ExitStack]:
-    """When the block raises, the module has the parametrizations that it had before it. What is
-    entered into the stack ends with the block.
-    """
+def _inverses_undone_on_error(chain: Iterable[Any]) -> Iterator[None]:
+    """When the block raises, what ``right_inverse`` of our parametrizations sets is as before."""
     with contextlib.ExitStack() as undo:
-        undo.enter_context(undone_on_error(module))
+        for each in chain:
+            undo.enter_context(undone_on_error(each, *getattr(each, "_set_by_right_inverse", ())))
+        yield
+
+
+@contextlib.contextmanager
+def all_undone_on_error(
+    module: Any, names: Sequence[str], is_hook: Callable[[Any], bool] | None = None
+) -> Iterator[contextlib.ExitStack]:
+    """When the block raises, the tensors of these names have the parametrizations that they had
+    before it. What is entered into the stack ends with the block.
+    """
+    changed = (*names, "parametrizations", "__class__")
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(undone_on_error(module, *changed, is_hook=is_hook))
         if is_parametrized(module):
             children = module.parametrizations
-            undo.enter_context(undone_on_error(children, *children.values()))
+            undo.enter_context(undone_on_error(children, *names))
+            for name in names:
+                if name in children:
+                    own = children[name]
+                    entries = (*own._parameters, *own._buffers, "unsafe")
+                    undo.enter_context(undone_on_error(own, *entries, among=NUMBERS))
         yield undo
 
 
@@ -435,7 +459,19 @@ def remove_parametrizations(
         if family.requires_grad(tensor):
             tensor = family.make_parameter(tensor, True)
     cls = _class_of(module, [name for name in everything if name != tensor_name])
-    with undone_on_error(module, everything), memory_kept_on_error(changed):
+    chain = parametrizations._chain()
+    kinds = tuple(kind for each in chain if (kind := getattr(each, "_hook_kind", None)))
+    with (
+        undone_on_error(
+            module,
+            tensor_name,
+            "parametrizations",
+            "__class__",
+            is_hook=lambda hook: isinstance(hook, kinds) and hook.name == tensor_name,
+        ),
+        undone_on_error(everything, tensor_name),
+        memory_kept_on_error(changed),
+    ):
         if changed and leave_parametrized:
             with no_grad(tensor):
                 exchange(tensor, getattr(module, tensor_name))
@@ -444,7 +480,7 @@ def remove_parametrizations(
         register(module, tensor_name, tensor)
         if not everything:
             delattr(module, "parametrizations")
-        for parametrization in parametrizations._chain():
+        for parametrization in chain:
             if hasattr(parametrization, "_removed_from"):
                 parametrization._removed_from(module, tensor_name)
     return module
@@ -472,8 +508,9 @@ def transfer_parametrizations_and_params(
         return to_module
     target: Any = to_module
     source: Any = from_module.parametrizations
-    with all_undone_on_error(to_module) as undo:
-        for name in list(source) if tensor_name is None else [tensor_name]:
+    names = list(source) if tensor_name is None else [tensor_name]
+    with all_undone_on_error(to_module, names) as undo:
+        for name in names:
             _transfer(from_module, target, name, undo)
     return to_module
 

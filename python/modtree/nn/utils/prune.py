@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
 
-from modtree.core.undo import undone_on_error
 from modtree.nn.utils._library import library_of
 from modtree.nn.utils._pruning import (
     BasePruningMethod,
@@ -21,6 +21,7 @@ from modtree.nn.utils._pruning import (
     contiguous_copy,
     hooks_of,
     ones_like,
+    pruning_undone_on_error,
 )
 from modtree.nn.utils.vectors import parameters_to_vector
 
@@ -429,7 +430,9 @@ def global_unstructured(
         )
     mask = PruningContainer(method).compute_mask(importance, masks)
     start = 0
-    with undone_on_error(*{id(module): module for module, _ in pairs}.values()):
+    with ExitStack() as undo:
+        for module, name in pairs:
+            undo.enter_context(pruning_undone_on_error(module, name))
         for (module, name), tensor in zip(pairs, tensors, strict=True):
             stop = start + tensor.numel()
             custom_from_mask(module, name, mask[start:stop].view_as(tensor))

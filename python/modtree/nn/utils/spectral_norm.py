@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from modtree.core.undo import undone_on_error
 from modtree.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from modtree.nn.utils._library import hooks_named, library_of, no_grad, unit_vector
+from modtree.nn.utils._library import (
+    hooks_named,
+    is_hook_of,
+    library_of,
+    no_grad,
+    unit_vector,
+)
 from modtree.nn.utils.weight_norm import _removed, refuse_lazy
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
@@ -94,6 +101,12 @@ class _LoadsEarlierVersion:
             state_dict[v] = found * (value / state_dict[u].dot(matrix.mv(found)))
 
 
+def _undone_on_error(module: Any, name: str) -> AbstractContextManager[None]:
+    kinds = (SpectralNorm, _SaysVersion, _LoadsEarlierVersion)
+    names = (name, name + "_orig", name + "_u", name + "_v")
+    return undone_on_error(module, *names, is_hook=lambda hook: is_hook_of(hook, kinds, name))
+
+
 def spectral_norm(
     module: Any,
     name: str = "weight",
@@ -130,7 +143,7 @@ def spectral_norm(
     with no_grad(weight):
         rows, columns = hook.as_matrix(weight.detach()).shape
         u, v = (unit_vector(weight.new_empty(n).normal_(), eps) for n in (rows, columns))
-    with undone_on_error(module):
+    with _undone_on_error(module, name):
         del module._parameters[name]
         module.register_parameter(name + "_orig", weight)
         setattr(module, name, weight.detach())  # until the first call
@@ -149,7 +162,7 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
         ValueError: It is not normalized.
     """
     suffixes = ("_u", "_v", "_orig")
-    with undone_on_error(module):
+    with _undone_on_error(module, name):
         _removed(module, name, SpectralNorm, "spectral_norm", suffixes, improve=False)
         for hooks, kind in (
             (module._state_dict_hooks, _SaysVersion),

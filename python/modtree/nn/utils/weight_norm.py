@@ -9,7 +9,7 @@ from typing import Any
 from modtree._tensor.parameter import Parameter
 from modtree.core.families import is_lazy
 from modtree.core.undo import undone_on_error
-from modtree.nn.utils._library import hooks_named, no_grad
+from modtree.nn.utils._library import hooks_named, is_hook_of, no_grad
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
 
@@ -56,7 +56,8 @@ def _removed(
         raise ValueError(f"{words} of '{name}' not found in {module}")
     with no_grad(getattr(module, name)):
         weight = module._forward_pre_hooks[keys[0]].compute_weight(module, **options)
-    with undone_on_error(module):
+    names = (name, *(name + suffix for suffix in suffixes))
+    with undone_on_error(module, *names, is_hook=lambda hook: is_hook_of(hook, kind, name)):
         delattr(module, name)
         for suffix in suffixes:
             delattr(module, name + suffix)
@@ -89,7 +90,8 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     weight = getattr(module, name)
     refuse_lazy(weight, "WeightNorm")
     lengths = Parameter(norm_except_dim(weight.detach(), 2, hook.dim))
-    with undone_on_error(module):
+    names = (name, name + "_g", name + "_v")
+    with undone_on_error(module, *names, is_hook=lambda each: each is hook):
         del module._parameters[name]
         module.register_parameter(name + "_g", lengths)
         module.register_parameter(name + "_v", Parameter(weight.detach()))
