@@ -5,6 +5,7 @@ on the way.
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -268,3 +269,28 @@ def test_more_classes_than_fit_into_one_place(impl):
     del classes[2].train
     root.eval()
     assert not any(m.training for m in modules)
+
+
+@pytest.mark.parametrize("change", ["patch", "another"])
+def test_a_metaclass_that_begins_to_answer_for_new(impl, change):
+    class Meta(type):
+        pass
+
+    class Answering(type):
+        def __getattribute__(cls, name):
+            asked.append(name)
+            return type.__getattribute__(cls, name)
+
+    class M(impl.nn.Module, metaclass=Meta):
+        pass
+
+    asked = []
+    m = M()
+    copy.deepcopy(m)
+    if change == "patch":
+        Meta.__getattribute__ = Answering.__getattribute__
+    else:
+        M.__class__ = Answering
+    asked.clear()
+    copy.deepcopy(m)
+    assert "__new__" in asked

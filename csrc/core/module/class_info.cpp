@@ -35,11 +35,6 @@ void seal(OwnAttributes &attributes, PyTypeObject **sealed, PyTypeObject *module
   class_cache.clear();
 }
 
-// True if objects of the class are made as Module's are, by `cls.__new__` too.
-bool inherits_new(PyTypeObject *type) {
-  return type->tp_new == module_tp_new && Py_TYPE(type)->tp_getattro == PyType_Type.tp_getattro;
-}
-
 bool keeps_all_slots(PyTypeObject *type) {
   for (int i = 0; i < kSlotCount; ++i) {
     const py::object found = type_lookup(type, slot_name(static_cast<Slot>(i)));
@@ -85,7 +80,7 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
       info.overrides_any<Virtual::getstate, Virtual::setstate, Virtual::reduce, Virtual::reduce_ex,
                          Virtual::copy, Virtual::deepcopy, Virtual::getnewargs,
                          Virtual::getnewargs_ex, Virtual::getattr, Virtual::getattribute>();
-  if (!overrides_copying && info.inherits_dict() && inherits_new(type)) {
+  if (!overrides_copying && info.inherits_dict() && type->tp_new == module_tp_new) {
     info.bits_ |= kInheritsCopying;
   }
   if (type->tp_hash == PyBaseObject_Type.tp_hash &&

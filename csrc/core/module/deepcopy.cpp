@@ -346,7 +346,10 @@ private:
 }  // namespace
 
 bool inherits_copying(ModuleObject *module) {
-  return class_info(Py_TYPE(module)).inherits_copying() &&
+  // A metaclass may answer for `cls.__new__`. It is asked each time, since a change of it, or
+  // another one, gives the class no new version.
+  return Py_TYPE(Py_TYPE(module))->tp_getattro == PyType_Type.tp_getattro &&
+         class_info(Py_TYPE(module)).inherits_copying() &&
          !overrides_any_in_instance<Virtual::getstate, Virtual::reduce_ex, Virtual::deepcopy,
                                     Virtual::getnewargs, Virtual::getnewargs_ex>(module);
 }
