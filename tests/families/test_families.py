@@ -5,6 +5,7 @@ tree.
 
 from __future__ import annotations
 
+import abc
 import copy
 import pickle
 import subprocess
@@ -426,6 +427,26 @@ def test_register_after_a_value_was_met(monkeypatch):
     families.register("late_library", lists)
     m.register_buffer("b", Late([1.0]))
     assert list(m._buffers) == ["b"]
+
+
+def test_a_type_is_registered_with_an_abstract_tensor_class(monkeypatch):
+    Abstract = abc.ABCMeta("Abstract", (), {"__module__": "abstract_library"})
+
+    class Other(Vector):
+        __module__ = "abstract_library"
+
+    class AbstractFamily(ListFamily):
+        tensor_type = Abstract
+
+    monkeypatch.setattr(lookup, "_families", {})
+    families.register("abstract_library", AbstractFamily())
+    m = nn.Module()
+    with raises(TypeError, "cannot assign"):
+        m.register_buffer("b", Other([1.0]))
+    assert families.family_of(Other([1.0])) is families.find(Other) is None
+    Abstract.register(Other)
+    m.register_buffer("b", Other([1.0]))
+    assert families.family_of(m.b) is families.find(Other)
 
 
 def test_register_refuses_other_things():

@@ -86,7 +86,9 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
   if (!found) {
     return facts;
   }
-  if (found.is_none()) {
+  // Who is registered with an abstract class becomes a tensor without a new version of its type.
+  const bool may_change = found.is(py::handle(Py_NotImplemented));
+  if (found.is_none() || may_change) {
     const py::object answer = call_installed(installed.is_foreign_module_class, keep);
     if (!answer) {
       return facts;
@@ -98,7 +100,9 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
     facts.are_parameters = facts.family->are_parameters(type);
     facts.by_identity = facts.family->is_told_by_address() || is_by_identity(*facts.family, type);
   }
-  type_facts.store(type, version, facts);
+  if (!may_change) {
+    type_facts.store(type, version, facts);
+  }
   return facts;
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 import weakref
+from abc import ABCMeta
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -92,8 +93,17 @@ def find(cls: type) -> TensorFamily | None:
     Never imports a library: a type that claims to be defined in one that nobody has imported has no
     family.
     """
+    family = _answer(cls)
+    return None if family is NotImplemented else family
+
+
+def _answer(cls: type) -> Any:
+    """As :func:`find`, but NotImplemented where that may change: nobody has registered the type
+    with the library's abstract class so far.
+    """
     mro = _mro_of(cls)
     asked = set()
+    answer = None
     for base in mro:
         try:
             module = _module_of(base)
@@ -106,9 +116,12 @@ def find(cls: type) -> TensorFamily | None:
             continue
         asked.add(root)
         family = _load(root, mro)
-        if family is not None and family.owns(cls):
-            return family
-    return None
+        if family is not None:
+            if family.owns(cls):
+                return family
+            if isinstance(family.tensor_type, ABCMeta):
+                answer = NotImplemented
+    return answer
 
 
 def family_of(value: Any) -> TensorFamily | None:
@@ -117,10 +130,12 @@ def family_of(value: Any) -> TensorFamily | None:
     try:
         if cls in _found:
             return _found[cls]
+        family = _answer(cls)
+        if family is not NotImplemented:
+            _found[cls] = family
     except Exception:  # a metaclass without a usable __hash__ or __eq__
-        return find(cls)
-    family = _found[cls] = find(cls)
-    return family
+        family = _answer(cls)
+    return None if family is NotImplemented else family
 
 
 def family_named(name: str) -> TensorFamily:
@@ -254,4 +269,4 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     return family
 
 
-_C._install(find_family=find)
+_C._install(find_family=_answer)
