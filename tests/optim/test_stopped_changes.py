@@ -98,6 +98,27 @@ def test_a_step_of_a_schedule_that_is_stopped_is_undone():
     assert facts(optimizer, schedule) == before
 
 
+def test_what_a_subclass_wrote_elsewhere_stays_when_a_step_is_stopped(lib):
+    class Counting(lib.optim.lr_scheduler.LRScheduler):
+        calls = 0
+
+        def get_lr(self):
+            self.calls += 1
+            self.optimizer.calls = self.calls
+            self.optimizer.param_groups[0]["calls"] = self.calls
+            if self.calls == 2:
+                raise ZeroDivisionError
+            return [0.25]
+
+    optimizer = lib.optim.SGD([lib.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = Counting(optimizer)
+    optimizer.step()
+    with pytest.raises(ZeroDivisionError):
+        schedule.step()
+    assert schedule.calls == optimizer.calls == optimizer.param_groups[0]["calls"] == 2
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
 @pytest.mark.parametrize("kind", ["chained", "in a row"])
 def test_a_step_of_several_schedules_that_is_stopped_is_undone(kind):
     optimizer = sgd()

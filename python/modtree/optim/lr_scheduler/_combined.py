@@ -43,7 +43,8 @@ class _Combined(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned."""
         own = self._schedulers
-        with undone_on_error(self, self.optimizer):
+        inner = (name for state in state_dict["_schedulers"] for name in state)
+        with undone_on_error(self, self.optimizer, [*state_dict, *inner]):
             self.__dict__.update(state_dict)
             self._schedulers = own
             for scheduler, state in zip(own, state_dict["_schedulers"], strict=True):

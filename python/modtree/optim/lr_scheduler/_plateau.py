@@ -140,6 +140,6 @@ class ReduceLROnPlateau(LRScheduler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned."""
-        with undone_on_error(self, self.optimizer):
+        with undone_on_error(self, self.optimizer, state_dict):
             super().load_state_dict(state_dict)
             self._init_is_better(self.mode, self.threshold, self.threshold_mode)

@@ -46,7 +46,7 @@ class _ByFunction(LRScheduler):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what :meth:`state_dict` returned; functions stay those that were given."""
         own = self.lr_lambdas
-        with undone_on_error(self, self.optimizer):
+        with undone_on_error(self, self.optimizer, state_dict):
             self.__dict__.update(state_dict)
             self.lr_lambdas = own
             for function, attributes in zip(own, state_dict["lr_lambdas"], strict=False):
