@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextvars
 import gc
+import importlib
 import threading
 
 import pytest
+from helpers.needs import needs
 
 import modtree as mt
 from modtree import _C
@@ -84,7 +86,7 @@ def test_a_finalizer_runs_a_pass_while_gradients_are_gathered(mode):
 
 def by_turns(*functions):
     """Runs each in a greenlet of its own, to the next ``pause()`` and on, in turn."""
-    greenlet = pytest.importorskip("greenlet")
+    greenlet = importlib.import_module("greenlet")
     running = [greenlet.greenlet(function) for function in functions]
     with mt.enable_grad():  # the mode is the thread's, as in torch
         while running := [each for each in running if not each.dead]:
@@ -98,6 +100,7 @@ def pause(*_):
     greenlet.getcurrent().parent.switch()
 
 
+@needs("greenlet")
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_hooks_run_once_for_each_of_two_passes_by_turns(mode):
     a, b = mt.ones(1, requires_grad=True), mt.ones(1, requires_grad=True)
@@ -120,6 +123,7 @@ def test_hooks_run_once_for_each_of_two_passes_by_turns(mode):
     assert _C.current_backward_id() == -1
 
 
+@needs("greenlet")
 def test_passes_by_turns_are_searched_for_nan():
     class Slow(mt.autograd.Function):
         @staticmethod

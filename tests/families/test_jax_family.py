@@ -204,9 +204,7 @@ def test_ties_are_kept_across_modules_that_load_themselves():
     assert is_tied(m) and (m.first.w == 7).all()
 
 
-def test_ties_are_kept_by_loads_that_take_turns():
-    greenlet = pytest.importorskip("greenlet")
-
+def test_ties_are_kept_by_loads_that_take_turns(greenlet):
     class Own(Scale):
         def _load_from_state_dict(self, *args):
             greenlet.getcurrent().parent.switch()

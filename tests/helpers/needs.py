@@ -31,6 +31,7 @@ PACKAGES = {
     "diffrax": "a solver that takes modules as pytrees",
     "equinox": "filters of pytrees",
     "gguf": "its writer",
+    "greenlet": "calls that are left in the middle",
     "h5py": "HDF5 files",
     "joblib": "a pickler of its own",
     "matplotlib": "the plots of bench",

@@ -94,6 +94,9 @@ int move_back(PyObject *table, const py::object &in_front) {
 }
 
 int list_again(ModuleObject *module, PyObject *name, bool was_listed) {
+  if (module->state.exposed && !peek(module, Slot::non_persistent_buffers_set)) {
+    return PyErr_Occurred() ? -1 : 0;  // the code that refused has taken the set away
+  }
   if (!was_listed) {
     return discard_non_persistent(module, name);
   }
