@@ -85,12 +85,12 @@ void bind_module(Functions &m) {
   make_conversion_types(m.module());
   make_split_types(m.module());
   m.def<split_modules>(
-      "_split_modules(tree, known, weak, levels=0, loose=False, /)",
+      "_split_modules(tree, known, weak, levels=0, hints=None, /)",
       "The modules in containers as a ModuleStructure and a flat list of leaves. "
       "`known`: a structure that the tree may have, a list of them, or None; "
       "`weak`: a new structure refers to attributes weakly; `levels`: of containers "
-      "that are parts of the structure also without modules; `loose`: a tree has a "
-      "known structure also where leaves are one object or None.");
+      "that are parts of the structure also without modules; `hints`: id of a module -> (weak "
+      "reference, {name: (value, leaf)}): an entry with this very value is that leaf.");
   bind_global_hooks(m.module());
   m.def<seal>("_seal_module_class(cls, /)",
               "Declares the class whose attributes count as Module's own; everything else is an "

@@ -213,7 +213,7 @@ def _split_modules(
     known: ModuleStructure | list[Any] | None,
     weak: _TBool,
     levels: _TInt = 0,
-    loose: _TBool = False,
+    hints: dict[_TInt, tuple[Any, dict[str, tuple[Any, Any]]]] | None = None,
     /,
 ) -> ModuleSplit: ...
 def _match_paths(

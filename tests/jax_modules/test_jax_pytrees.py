@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import weakref
 from typing import Any
 
 import pytest
@@ -190,3 +191,62 @@ def test_a_class_that_cannot_be_hashed_is_not_a_pytree() -> None:
         pass
 
     assert len(jax.tree.leaves(Odd())) == 1
+
+
+def test_containers_of_a_made_module_are_its_own() -> None:
+    one, other = Layer(), Layer()
+    one.log, other.log = [], []
+    jax.tree.leaves(one)
+    made = jax.tree.map(lambda x: x * 2, other)
+    gradients = jax.grad(loss)(other, batch())
+    make = mj.jit(lambda: Logging())
+    results = make(), make()
+    for module in (made, gradients, *results):
+        module.log.append(1)
+    assert one.log == other.log == [] and results[0].log == [1]
+    assert jax.tree.structure(other) == jax.tree.structure(jax.tree.map(lambda x: x, one))
+
+
+class Logging(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[int] = []
+
+
+def test_objects_of_a_made_module_are_those_of_its_own_origin() -> None:
+    class Config:
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Config)
+
+        def __hash__(self) -> int:
+            return 1
+
+    one, other = Layer(), Layer()
+    one.config, other.config = Config(), Config()
+    jax.tree.leaves(one)
+    assert jax.tree.map(lambda x: x, other).config is other.config
+
+
+def test_plain_attributes_of_a_dead_module_are_not_kept() -> None:
+    class Data:
+        pass
+
+    model = Layer()
+    model.data = Data()
+    dies = weakref.ref(model.data)
+    jax.tree.map(lambda x: x, model)
+    jax.tree.map(lambda x: None, model)
+    del model
+    gc.collect()
+    assert dies() is None
+
+
+def test_changes_after_leaves_of_one_object() -> None:
+    made = jax.tree.map(lambda _: True, Net())
+    array = jnp.zeros((3, 3))
+    made.layers[0]._parameters["w"] = made.layers[1]._parameters["w"] = array
+    assert len(jax.tree.leaves(made)) == 5
+    assert len(jax.tree.leaves(made.layers[0])) == 2
+    arrays = jax.tree.map(lambda x: x, Net())
+    arrays.layers[1].w = arrays.layers[0].w
+    assert len(jax.tree.leaves(arrays)) == 5

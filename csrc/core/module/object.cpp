@@ -246,6 +246,11 @@ int registry_of_class(ModuleObject *module, Slot slot, PyObject **value, py::obj
 
 }  // namespace
 
+bool class_hides_registries(ModuleObject *module) {
+  return class_hides(module, Slot::parameters) || class_hides(module, Slot::buffers) ||
+         class_hides(module, Slot::modules);
+}
+
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep) {
   if (PyErr_Occurred()) {
     return -1;  // what was asked before raised

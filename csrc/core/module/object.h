@@ -171,6 +171,10 @@ void raise_missing_slot(ModuleObject *module, Slot slot);
 // The rest of registry(): for modules in exposed mode, and for those that lack the entry.
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep);
 
+// Has the class of a module in exposed mode a property under the name of a registry, which hides
+// what the instance dict holds?
+bool class_hides_registries(ModuleObject *module);
+
 // What the class of a module that lacks an entry gives in its place (`__getattr__`, a class
 // attribute): 1 and the value, which *keep owns; -1 with AttributeError when it has nothing. Runs
 // user code.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import Any
 
 import jax
@@ -14,24 +15,15 @@ from modtree.jax._tracing import lock
 
 __all__ = ["register_module_class", "register_module_classes"]
 
-# The structure that the last module of each class had.
-_last: dict[type, Any] = {}
-
-# Modules that were made of leaves, by id: these may be anything that jax or a program has put
-# there, such as True or None everywhere, which does not make ties of them.
-_made: dict[int, tuple[weakref.ref[Any], Any]] = {}
+# What jax has put into modules that it made, by the id of the module, where this alone does not say
+# which entries are one leaf: the same object for several leaves, such as True everywhere, or None.
+# By name: the object, and another one for the leaf.
+_hints: dict[int, tuple[weakref.ref[Any], dict[str, tuple[Any, Any]]]] = {}
 
 
 def _flatten(module: Any) -> tuple[list[Any], Any]:
-    cls = type(module)
-    made = _made.get(id(module))
     with lock:
-        if made is not None:
-            split = _C._split_modules(module, made[1], False, 0, True)
-            if split.structure is made[1]:
-                return split.leaves, split.structure
-        split = _C._split_modules(module, _last.get(cls), False)
-    _last[cls] = split.structure
+        split = _C._split_modules(module, None, False, 0, _hints)
     return split.leaves, split.structure
 
 
@@ -44,10 +36,26 @@ def _flatten_with_keys(module: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
 
 def _unflatten(structure: Any, leaves: Any) -> Any:
-    module = structure.make(leaves, None)[0]
-    key = id(module)
-    _made[key] = weakref.ref(module, lambda _: _made.pop(key, None)), structure
-    return module
+    leaves = list(leaves)
+    modules = structure.make(leaves, None)
+    if len({id(None), *map(id, leaves)}) <= len(leaves):
+        _note_hints(structure, leaves, modules)
+    return modules[0]
+
+
+def _note_hints(structure: Any, leaves: list[Any], modules: list[Any]) -> None:
+    counts = Counter(map(id, leaves))
+    tokens = [object() for _ in leaves]
+    hints: dict[int, dict[str, tuple[Any, Any]]] = {}
+    for module, path, leaf, _ in structure.places:
+        if leaf >= 0 and (leaves[leaf] is None or counts[id(leaves[leaf])] > 1):
+            prefix = structure.modules[module][1]
+            name = path[len(prefix) + 1 :] if prefix else path
+            hints.setdefault(module, {})[name] = leaves[leaf], tokens[leaf]
+    for index, entries in hints.items():
+        module = modules[index]
+        key = id(module)
+        _hints[key] = weakref.ref(module, lambda _, key=key: _hints.pop(key, None)), entries
 
 
 _registered: set[type] = set()

@@ -7,18 +7,23 @@
 #include "module/split/structure.h"
 #include "python/call.h"
 #include "python/checked.h"
+#include "python/sequence_items.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
 
+// Of nodes: some 60 MB. Lists that share lists have more than any memory would hold.
+constexpr std::size_t kMostNodes = std::size_t{1} << 20;
+
 class Builder {
 public:
-  Builder(Keep keep, Structure *structure, SplitValues *values)
+  Builder(Keep keep, PyObject *hints, Structure *structure, SplitValues *values)
       : structure_(*structure),
-        values_(*values) {
-    structure_.keep = keep;
+        values_(*values),
+        hints_(hints),
+        attributes_(&structure->values, keep) {
     values_.leaves = owned(PyList_New(0));
     values_.others = owned(PyList_New(0));
   }
@@ -43,8 +48,16 @@ private:
     if (!nested.entered()) {
       fail();
     }
+    check(signals_.step());
+    const std::size_t place = structure_.nodes.size();
+    if (place == kMostNodes) {
+      PyErr_Format(PyExc_ValueError,
+                   "the containers around modules have more than %zd items: pass what has no "
+                   "module in it as an argument of its own",
+                   static_cast<Py_ssize_t>(kMostNodes));
+      fail();
+    }
     if (is_module(value.ptr())) {
-      const std::size_t place = structure_.nodes.size();
       structure_.nodes.push_back({TreeNode::Kind::module, 0, 0, {}, {}});
       structure_.nodes[place].index = add_root(value);
       return;
@@ -52,7 +65,7 @@ private:
     const bool is_expanded =
         levels > 0 && (PyTuple_CheckExact(value.ptr()) || PyDict_CheckExact(value.ptr()) ||
                        PyList_CheckExact(value.ptr()));
-    const int holds = is_expanded ? 1 : holds_modules(value.ptr());
+    const int holds = is_expanded ? 1 : search_.find(value.ptr());
     check(holds);
     if (!holds) {
       structure_.nodes.push_back({TreeNode::Kind::other, 0, 0, {}, {}});
@@ -65,22 +78,24 @@ private:
   void add_container(py::handle value, int levels) {
     std::vector<std::pair<py::object, py::object>> items;
     TreeNode node{TreeNode::Kind::list, 0, 0, {}, {}};
-    if (PyDict_CheckExact(value.ptr())) {
+    if (is_plain_table(value.ptr())) {
       node.kind = TreeNode::Kind::dict;
-      const py::object copy = owned(PyDict_Copy(value.ptr()));
-      Py_ssize_t position = 0;
-      PyObject *key, *item;
-      while (dict_next_item(copy.ptr(), &position, &key, &item)) {
-        node.keys.push_back(py::reinterpret_borrow<py::object>(key));
-        items.emplace_back(node.keys.back(), py::reinterpret_borrow<py::object>(item));
+      if (!PyDict_CheckExact(value.ptr())) {
+        node.type = class_of(value);
+      }
+      const py::object pairs = owned(PySequence_Tuple(owned(items_at_once(value.ptr())).ptr()));
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs.ptr()); ++i) {
+        PyObject *pair = PyTuple_GET_ITEM(pairs.ptr(), i);
+        node.keys.push_back(py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 0)));
+        items.emplace_back(node.keys.back(),
+                           py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(pair, 1)));
       }
     } else {
       const py::object copy = owned(PySequence_Tuple(value.ptr()));
       if (!PyList_CheckExact(value.ptr())) {
         node.kind = TreeNode::Kind::tuple;
         if (!PyTuple_CheckExact(value.ptr())) {
-          node.type = py::reinterpret_borrow<py::object>(
-              reinterpret_cast<PyObject *>(Py_TYPE(value.ptr())));
+          node.type = class_of(value);
         }
       }
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(copy.ptr()); ++i) {
@@ -143,7 +158,7 @@ private:
     values_.modules.push_back(py::reinterpret_borrow<py::object>(value));
     met_.emplace(value.ptr(), index);
     ModuleRecord &record = structure_.modules.emplace_back();
-    record.type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(module)));
+    record.type = class_of(value);
     record.parent = parent;
     record.root = static_cast<int>(structure_.roots.size()) - 1;
     record.name = name;
@@ -193,16 +208,47 @@ private:
     return count;
   }
 
+  // {name: (value, leaf)} of a module that the hints have; null for others.
+  PyObject *hints_of(ModuleObject *module) {
+    if (!hints_ || PyDict_GET_SIZE(hints_) == 0) {
+      return nullptr;
+    }
+    const py::object key = owned(PyLong_FromVoidPtr(module));
+    PyObject *entry = dict_get(hints_, key.ptr());
+    if (!entry || !PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2 ||
+        !PyWeakref_CheckRef(PyTuple_GET_ITEM(entry, 0)) ||
+        !is_referent(PyTuple_GET_ITEM(entry, 0), as_object(module)) ||
+        !PyDict_Check(PyTuple_GET_ITEM(entry, 1))) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    held_hints_.push_back(py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 1)));
+    return held_hints_.back().ptr();
+  }
+
+  // What tells the leaf of an entry from others, or null for None: the value, where no hint is.
+  static PyObject *leaf_key(PyObject *hints, const py::object &name, const py::object &value) {
+    PyObject *hint = hints ? dict_get(hints, name.ptr()) : nullptr;
+    if (hint && PyTuple_Check(hint) && PyTuple_GET_SIZE(hint) == 2 &&
+        PyTuple_GET_ITEM(hint, 0) == value.ptr()) {
+      return PyTuple_GET_ITEM(hint, 1);
+    }
+    PyErr_Clear();
+    return value.is_none() ? nullptr : value.ptr();
+  }
+
   int add_leaves(ModuleObject *module, int index, Slot slot) {
+    PyObject *hints = hints_of(module);
     return for_each_entry(module, index, slot, [&](py::object name, const py::object &value) {
-      const int leaf = value.is_none() ? -1 : leaf_index(value);
+      PyObject *key = leaf_key(hints, name, value);
+      const int leaf = key ? leaf_index(key, value) : -1;
       structure_.places.push_back({std::move(name), index, leaf, slot == Slot::parameters});
     });
   }
 
-  int leaf_index(const py::object &value) {
+  int leaf_index(PyObject *key, const py::object &value) {
     const auto next = static_cast<int>(PyList_GET_SIZE(values_.leaves.ptr()));
-    const auto [known, is_new] = leaf_indices_.emplace(value.ptr(), next);
+    const auto [known, is_new] = leaf_indices_.emplace(key, next);
     if (is_new) {
       append(values_.leaves, value);
     }
@@ -233,7 +279,7 @@ private:
         if (!hooks) {
           hooks = std::make_unique<HookValues>();
         }
-        (*hooks)[static_cast<std::size_t>(i)] = StaticValue::of(value, structure_.keep);
+        (*hooks)[static_cast<std::size_t>(i)] = attributes_.add(value);
       }
     }
     record->hooks = std::move(hooks);
@@ -257,10 +303,14 @@ private:
         continue;
       }
       structure_.attributes.push_back(
-          {py::reinterpret_borrow<py::object>(key), StaticValue::of(value, structure_.keep)});
+          {py::reinterpret_borrow<py::object>(key), attributes_.add(value)});
       ++count;
     }
     return count;
+  }
+
+  static py::object class_of(py::handle value) {
+    return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(value.ptr())));
   }
 
   static void append(const py::object &list, py::handle value) {
@@ -270,7 +320,11 @@ private:
   Structure &structure_;
   SplitValues &values_;
   std::unordered_map<PyObject *, int> met_;           // owned by values_.modules
-  std::unordered_map<PyObject *, int> leaf_indices_;  // owned by values_.leaves
+  std::unordered_map<PyObject *, int> leaf_indices_;  // owned by values_.leaves or held_hints_
+  PyObject *hints_;
+  std::vector<py::object> held_hints_;
+  StaticBuilder attributes_;
+  ModuleSearch search_;
   std::vector<Level> levels_;
   std::vector<py::object> way_;
   SignalCheck signals_;
@@ -283,29 +337,63 @@ bool is_plain_tuple(PyObject *value) {
          (PyTuple_Check(value) && Py_TYPE(value)->tp_iter == PyTuple_Type.tp_iter);
 }
 
-int holds_modules(PyObject *value) {
+int ModuleSearch::find(PyObject *value) {
+  runs_user_code_ = true;
+  return search(value);
+}
+
+int ModuleSearch::find_without_user_code(PyObject *value) {
+  const int holds = search(value);
+  PyErr_Clear();
+  return holds;
+}
+
+int ModuleSearch::search(PyObject *value) {
   if (is_module(value)) {
     return 1;
   }
-  const bool is_list = PyList_CheckExact(value);
-  if (!is_list && !PyDict_CheckExact(value) && !is_plain_tuple(value)) {
+  if (!PyList_CheckExact(value) && !is_plain_table(value) && !is_plain_tuple(value)) {
     return 0;
+  }
+  if (const auto known = known_.find(value); known != known_.end()) {
+    return known->second;
   }
   const NestedCall nested("looking for modules in containers");
   if (!nested.entered()) {
     return -1;
   }
+  if (runs_user_code_) {
+    held_.push_back(py::reinterpret_borrow<py::object>(value));
+  }
+  const int holds = search_items(value);
+  if (holds >= 0) {
+    known_.emplace(value, holds > 0);
+  }
+  return holds;
+}
+
+int ModuleSearch::search_items(PyObject *value) {
+  const auto search_one = [&](PyObject *item) {
+    const auto held = py::reinterpret_borrow<py::object>(item);
+    const bool may_go_on =
+        runs_user_code_ ? signals_.step() >= 0 : ++steps_ <= kStepsWithoutReferences;
+    return may_go_on ? search(item) : -1;
+  };
   int holds = 0;
-  if (PyDict_CheckExact(value)) {
+  if (is_plain_table(value)) {
     Py_ssize_t position = 0;
     PyObject *key, *item;
     while (holds == 0 && dict_next_item(value, &position, &key, &item)) {
-      holds = holds_modules(item);
+      holds = search_one(item);
     }
     return holds;
   }
-  for (Py_ssize_t i = 0; holds == 0 && i < Py_SIZE(value); ++i) {
-    holds = holds_modules(is_list ? PyList_GET_ITEM(value, i) : PyTuple_GET_ITEM(value, i));
+  for (Py_ssize_t i = 0; holds == 0; ++i) {
+    PyObject *item = sequence_item(value, i);
+    if (!item) {
+      break;
+    }
+    holds = search_one(item);
   }
   return holds;
 }
@@ -320,9 +408,9 @@ PyObject *hook_value(ModuleObject *module, int index) {
   return is_default ? nullptr : value;
 }
 
-void build_structure(py::handle tree, Keep keep, int levels, Structure *structure,
+void build_structure(py::handle tree, Keep keep, int levels, PyObject *hints, Structure *structure,
                      SplitValues *values) {
-  Builder(keep, structure, values).run(tree, levels);
+  Builder(keep, hints, structure, values).run(tree, levels);
 }
 
 }  // namespace modtree

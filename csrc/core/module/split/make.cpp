@@ -15,6 +15,7 @@ public:
   Maker(const Structure &structure, py::handle leaves, py::handle known)
       : structure_(structure),
         leaves_(owned(PySequence_Tuple(leaves.ptr()))),
+        values_(structure.values, false),
         known_(known.is_none() ? py::object() : owned(PySequence_Tuple(known.ptr()))) {
     const auto count = static_cast<Py_ssize_t>(structure.modules.size());
     if (PyTuple_GET_SIZE(leaves_.ptr()) != structure.leaf_count ||
@@ -104,18 +105,18 @@ private:
     check(store_slot(as_module(made_[index].ptr()), Slot::modules, table.ptr()));
   }
 
-  static void add_hooks(ModuleObject *module, const ModuleRecord &record) {
+  void add_hooks(ModuleObject *module, const ModuleRecord &record) {
     for (int i = 0; record.hooks && i < kHookSlots; ++i) {
-      const py::object value = (*record.hooks)[static_cast<std::size_t>(i)].value();
+      const StaticItem &item = (*record.hooks)[static_cast<std::size_t>(i)];
+      py::object value = values_.make(item);
       if (!value) {
         continue;
       }
-      const py::object copy =
-          PyDict_Check(value.ptr()) ? call_method(value, "copy") : py::object(value);
-      if (!copy) {
-        fail();
+      // A table of another class: of its own too, made by that class.
+      if (item.kind != StaticItem::Kind::container && PyDict_Check(value.ptr())) {
+        value = call_method(value, "copy");
       }
-      check(store_slot(module, static_cast<Slot>(kFirstHookSlot + i), copy.ptr()));
+      check(value ? store_slot(module, static_cast<Slot>(kFirstHookSlot + i), value.ptr()) : -1);
     }
   }
 
@@ -124,7 +125,7 @@ private:
     const StaticAttribute *attributes = structure_.attributes.data() + record.first_attribute;
     for (int i = 0; i < record.attributes; ++i) {
       const StaticAttribute &attribute = attributes[i];
-      const py::object value = attribute.value.value();
+      const py::object value = values_.make(attribute.value);
       if (!value) {
         const py::object path = structure_.path_of(static_cast<int>(index));
         PyErr_Format(PyExc_RuntimeError, "%R: the value of the attribute %R has died", path.ptr(),
@@ -140,7 +141,9 @@ private:
   }
 
   const Structure &structure_;
-  py::object leaves_, known_;
+  py::object leaves_;
+  StaticMaker values_;
+  py::object known_;
   std::vector<py::object> made_;
 };
 
@@ -169,10 +172,10 @@ public:
       case TreeNode::Kind::other:
         return py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(others_.ptr(), other_++));
       case TreeNode::Kind::dict: {
-        py::object dict = owned(PyDict_New());
+        py::object dict = owned(node.type ? new_ordered_dict() : PyDict_New());
         for (const py::object &key : node.keys) {
           const py::object value = next();
-          check(PyDict_SetItem(dict.ptr(), key.ptr(), value.ptr()));
+          check(PyObject_SetItem(dict.ptr(), key.ptr(), value.ptr()));
         }
         return dict;
       }

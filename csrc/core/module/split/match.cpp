@@ -4,6 +4,7 @@
 #include "module/split/structure.h"
 #include "module/walk/pointer_set.h"
 #include "python/call.h"
+#include "python/sequence_items.h"
 
 namespace modtree {
 
@@ -16,10 +17,10 @@ bool is_same_name(PyObject *one, PyObject *other) {
 
 class Match {
 public:
-  Match(const Structure &structure, bool loose, SplitValues *values)
+  Match(const Structure &structure, SplitValues *values)
       : structure_(structure),
         values_(*values),
-        loose_(loose),
+        attributes_(structure.values),
         leaves_(values->leaves.ptr()),
         others_(values->others.ptr()) {}
 
@@ -42,11 +43,8 @@ private:
     const TreeNode &node = structure_.nodes[node_++];
     switch (node.kind) {
       case TreeNode::Kind::other: {
-        const int holds = holds_modules(value);
-        if (holds < 0) {
-          PyErr_Clear();  // building the structure says so
-        }
-        if (holds != 0) {
+        // Where it is nested too deeply, building the structure says so.
+        if (search_.find_without_user_code(value) != 0) {
           return false;
         }
         PyList_SET_ITEM(others_, other_++, Py_NewRef(value));
@@ -62,7 +60,7 @@ private:
           return false;
         }
         for (Py_ssize_t i = 0; i < node.count; ++i) {
-          if (!match_node(PyTuple_GET_ITEM(value, i))) {
+          if (!match_item(sequence_item(value, i))) {
             return false;
           }
         }
@@ -73,27 +71,31 @@ private:
           return false;
         }
         for (Py_ssize_t i = 0; i < node.count; ++i) {
-          if (!match_node(PyList_GET_ITEM(value, i))) {
+          if (!match_item(sequence_item(value, i))) {
             return false;
           }
         }
         return true;
       case TreeNode::Kind::dict: {
-        if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != node.count) {
+        // The order of an OrderedDict is only known by building.
+        if (!PyDict_CheckExact(value) || node.type || PyDict_GET_SIZE(value) != node.count) {
           return false;
         }
         Py_ssize_t position = 0;
         PyObject *key, *item;
-        for (std::size_t i = 0; dict_next_item(value, &position, &key, &item); ++i) {
+        std::size_t i = 0;
+        for (; i < node.keys.size() && dict_next_item(value, &position, &key, &item); ++i) {
           if (!is_same_name(node.keys[i].ptr(), key) || !match_node(item)) {
             return false;
           }
         }
-        return true;
+        return i == node.keys.size();
       }
     }
     return false;
   }
+
+  bool match_item(PyObject *item) { return item && match_node(item); }
 
   bool match_root(PyObject *module, int index) {
     const auto known = static_cast<std::size_t>(index);
@@ -137,7 +139,7 @@ private:
     const ModuleRecord &record = structure_.modules[index];
     ModuleObject *module = as_module(value);
     // Looking for a name among keys of odd types could run user code.
-    if (module->state.exposed && !has_only_strs(module->dict)) {
+    if (module->state.exposed && (!has_only_strs(module->dict) || class_hides_registries(module))) {
       return false;
     }
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != record.type.ptr() ||
@@ -175,8 +177,8 @@ private:
       if (!dict_next(table, &position, &key, &value) || !is_same_name(place->name.ptr(), key)) {
         return false;
       }
-      if (place->leaf == leaf_ && (loose_ || value != Py_None)) {
-        if (!loose_ && !is_sole_reference(value) && !leaves_met_.insert(value)) {
+      if (place->leaf == leaf_ && value != Py_None) {
+        if (!is_sole_reference(value) && !leaves_met_.insert(value)) {
           return false;
         }
         PyList_SET_ITEM(leaves_, leaf_++, Py_NewRef(value));
@@ -209,7 +211,7 @@ private:
         }
       }
       if (attribute == end || !is_same_name(attribute->name.ptr(), key) ||
-          !attribute->value.is_unchanged(value)) {
+          !attributes_.is_unchanged(attribute->value, value)) {
         return false;
       }
       ++attribute;
@@ -217,15 +219,16 @@ private:
     return attribute == end;
   }
 
-  static bool match_hooks(ModuleObject *module, const ModuleRecord &record) {
+  bool match_hooks(ModuleObject *module, const ModuleRecord &record) {
     if (!record.hooks && !module->state.hooks && !module->state.exposed) {
       return true;
     }
     for (int i = 0; i < kHookSlots; ++i) {
       PyObject *value = hook_value(module, i);
-      const StaticValue *known =
+      const StaticItem *known =
           record.hooks ? &(*record.hooks)[static_cast<std::size_t>(i)] : nullptr;
-      if (!value ? known && !known->is_nothing() : !known || !known->is_unchanged(value)) {
+      if (!value ? known && known->kind != StaticItem::Kind::nothing
+                 : !known || !attributes_.is_unchanged(*known, value)) {
         return false;
       }
     }
@@ -234,7 +237,8 @@ private:
 
   const Structure &structure_;
   SplitValues &values_;
-  const bool loose_;
+  StaticMatch attributes_;
+  ModuleSearch search_;
   PyObject *leaves_, *others_;  // of values_
   std::size_t node_ = 0;
   int leaf_ = 0, other_ = 0;
@@ -269,7 +273,7 @@ bool match_non_persistent(const Structure &structure, const SplitValues &values)
 
 }  // namespace
 
-bool match_structure(const Structure &structure, PyObject *tree, bool loose, SplitValues *values) {
+bool match_structure(const Structure &structure, PyObject *tree, SplitValues *values) {
   // Before the walk: making them may run the collector.
   values->modules.reserve(structure.modules.size());
   values->leaves = py::reinterpret_steal<py::object>(PyList_New(structure.leaf_count));
@@ -277,7 +281,13 @@ bool match_structure(const Structure &structure, PyObject *tree, bool loose, Spl
   if (!values->leaves || !values->others) {
     throw py::error_already_set();
   }
-  return Match(structure, loose, values).run(tree) && match_non_persistent(structure, *values);
+  {
+    const WithoutCollector borrowing;
+    if (!Match(structure, values).run(tree)) {
+      return false;
+    }
+  }
+  return match_non_persistent(structure, *values);
 }
 
 }  // namespace modtree

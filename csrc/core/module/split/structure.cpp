@@ -22,10 +22,13 @@ private:
   std::size_t hash_ = 17;
 };
 
-// Both null, or equal: 1 or 0, or -1 with an error set.
+// Both null, or equal and of one type, as 1 and True are not: 1 or 0, or -1 with an error set.
 int equal_objects(const py::object &one, const py::object &other) {
   if (one.ptr() == other.ptr() || !one || !other) {
     return one.ptr() == other.ptr();
+  }
+  if (Py_TYPE(one.ptr()) != Py_TYPE(other.ptr())) {
+    return 0;
   }
   return PyObject_RichCompareBool(one.ptr(), other.ptr(), Py_EQ);
 }
@@ -57,32 +60,36 @@ int equal_children(const ChildPlace &one, const ChildPlace &other) {
              : equal_objects(one.name, other.name);
 }
 
-int equal_attributes(const StaticAttribute &one, const StaticAttribute &other) {
-  const int equal = equal_objects(one.name, other.name);
-  return equal <= 0 ? equal : one.value.equals(other.value);
+int equal_modules(const ModuleRecord &one, const ModuleRecord &other) {
+  return one.type.ptr() != other.type.ptr() || one.training.ptr() != other.training.ptr() ||
+                 one.parent != other.parent || one.root != other.root ||
+                 one.first_place != other.first_place || one.parameters != other.parameters ||
+                 one.buffers != other.buffers || one.first_child != other.first_child ||
+                 one.children != other.children || one.first_attribute != other.first_attribute ||
+                 one.attributes != other.attributes || !one.hooks != !other.hooks
+             ? 0
+             : equal_objects(one.non_persistent, other.non_persistent);
 }
 
-int equal_modules(const ModuleRecord &one, const ModuleRecord &other) {
-  if (one.type.ptr() != other.type.ptr() || one.training.ptr() != other.training.ptr() ||
-      one.parent != other.parent || one.root != other.root ||
-      one.first_place != other.first_place || one.parameters != other.parameters ||
-      one.buffers != other.buffers || one.first_child != other.first_child ||
-      one.children != other.children || one.first_attribute != other.first_attribute ||
-      one.attributes != other.attributes || !one.hooks != !other.hooks) {
+// Compares plain attributes and hooks of structures that are equal in all else.
+int equal_values(const Structure &one, const Structure &other) {
+  if (one.attributes.size() != other.attributes.size()) {
     return 0;
   }
-  const int equal = equal_objects(one.non_persistent, other.non_persistent);
-  if (equal <= 0 || !one.hooks) {
-    return equal;
+  StaticComparison comparison(one.values, other.values);
+  int equal = 1;
+  for (std::size_t i = 0; equal > 0 && i < one.attributes.size(); ++i) {
+    const StaticAttribute &left = one.attributes[i], &right = other.attributes[i];
+    equal = equal_objects(left.name, right.name);
+    equal = equal <= 0 ? equal : comparison.equal(left.value, right.value);
   }
-  for (int i = 0; i < kHookSlots; ++i) {
-    const auto place = static_cast<std::size_t>(i);
-    const int same = (*one.hooks)[place].equals((*other.hooks)[place]);
-    if (same <= 0) {
-      return same;
+  for (std::size_t i = 0; equal > 0 && i < one.modules.size(); ++i) {
+    const HookValues *left = one.modules[i].hooks.get();
+    for (std::size_t k = 0; left && equal > 0 && k < left->size(); ++k) {
+      equal = comparison.equal((*left)[k], (*other.modules[i].hooks)[k]);
     }
   }
-  return 1;
+  return equal;
 }
 
 template <class Item>
@@ -113,7 +120,7 @@ int Structure::equals(const Structure &other) const {
   equal = equal <= 0 ? equal : equal_lists(places, other.places, &equal_places);
   equal = equal <= 0 ? equal : equal_lists(children, other.children, &equal_children);
   equal = equal <= 0 ? equal : equal_lists(nodes, other.nodes, &equal_nodes);
-  return equal <= 0 ? equal : equal_lists(attributes, other.attributes, &equal_attributes);
+  return equal <= 0 ? equal : equal_values(*this, other);
 }
 
 void Structure::compute_hash() {
@@ -141,7 +148,7 @@ void Structure::compute_hash() {
   }
   for (const StaticAttribute &attribute : attributes) {
     mix.add_name(attribute.name);
-    mix.add(attribute.value.hash());
+    mix.add(values.hash(attribute.value));
   }
   PyErr_Clear();  // of a name without a hash
   hash = mix.value();
@@ -176,18 +183,23 @@ int Structure::traverse(visitproc visit, void *arg) const {
     Py_VISIT(module.type.ptr());
     Py_VISIT(module.training.ptr());
     Py_VISIT(module.non_persistent.ptr());
-    if (module.hooks) {
-      for (const StaticValue &value : *module.hooks) {
-        if (const int result = value.traverse(visit, arg)) {
-          return result;
-        }
-      }
+    Py_VISIT(module.name.ptr());
+    for (std::size_t i = 0; module.hooks && i < module.hooks->size(); ++i) {
+      Py_VISIT((*module.hooks)[i].value.ptr());
     }
   }
+  for (const LeafPlace &place : places) {
+    Py_VISIT(place.name.ptr());
+  }
+  for (const ChildPlace &child : children) {
+    Py_VISIT(child.name.ptr());
+  }
   for (const StaticAttribute &attribute : attributes) {
-    if (const int result = attribute.value.traverse(visit, arg)) {
-      return result;
-    }
+    Py_VISIT(attribute.name.ptr());
+    Py_VISIT(attribute.value.value.ptr());
+  }
+  if (const int result = values.traverse(visit, arg)) {
+    return result;
   }
   for (const py::object &root : roots) {
     Py_VISIT(root.ptr());

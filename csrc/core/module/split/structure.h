@@ -8,10 +8,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "module/object.h"
-#include "module/split/static_value.h"
+#include "module/split/static_values.h"
 
 namespace modtree {
 
@@ -33,12 +34,12 @@ struct ChildPlace {
 
 struct StaticAttribute {
   py::object name;
-  StaticValue value;
+  StaticItem value;
 };
 
 constexpr int kFirstHookSlot = static_cast<int>(Slot::backward_pre_hooks);
 constexpr int kHookSlots = static_cast<int>(Slot::modules) - kFirstHookSlot;
-using HookValues = std::array<StaticValue, kHookSlots>;
+using HookValues = std::array<StaticItem, kHookSlots>;
 
 // One module, in pre-order. What it has is a part of each of the lists of the structure.
 struct ModuleRecord {
@@ -71,12 +72,12 @@ struct TreeNode {
 };
 
 struct Structure {
-  Keep keep = Keep::strong;
   std::vector<TreeNode> nodes;
   std::vector<ModuleRecord> modules;
   std::vector<LeafPlace> places;
   std::vector<ChildPlace> children;
   std::vector<StaticAttribute> attributes;
+  StaticValues values;            // of attributes and hooks
   std::vector<py::object> roots;  // where each root is: a tuple of positions and keys
   int leaf_count = 0;
   int other_count = 0;  // nodes of the kind `other`
@@ -101,24 +102,40 @@ struct SplitValues {
 // error_already_set.
 //
 // Containers on the first `levels` levels are parts of the structure also without a module in them.
-void build_structure(py::handle tree, Keep keep, int levels, Structure *structure,
+//
+// `hints`, a dict or null, has what is known of leaves by where they are: see split_modules().
+void build_structure(py::handle tree, Keep keep, int levels, PyObject *hints, Structure *structure,
                      SplitValues *values);
 
 // Walks over a tree that may have this structure, and collects the values if so. False: it has
 // another one, or that is only known by building it. Runs no user code but the collector, before
 // the walk, and comparisons of sets, after it. Throws error_already_set where memory ends.
-//
-// Where `loose`, leaves may be one object, or None, without being tied or missing.
-bool match_structure(const Structure &structure, PyObject *tree, bool loose, SplitValues *values);
+bool match_structure(const Structure &structure, PyObject *tree, SplitValues *values);
 
 // The value of a hook entry, or null where it is as that of a module without hooks. Borrowed.
 PyObject *hook_value(ModuleObject *module, int index);
 
 // Is it a tuple of the class itself, or a named tuple, whose items native code may read?
 bool is_plain_tuple(PyObject *value);
-// Has a container of the kinds of TreeNode a module in it, at any depth? Runs no user code. -1 with
-// an error set where it is nested too deeply.
-int holds_modules(PyObject *value);
+
+// Looks for modules in containers of the kinds of TreeNode, at any depth, in each container once.
+class ModuleSearch {
+public:
+  // -1 with an error set where they are nested too deeply. Runs user code.
+  int find(PyObject *value);
+  // -1, without an error, where that is only known by find().
+  int find_without_user_code(PyObject *value);
+
+private:
+  int search(PyObject *value);
+  int search_items(PyObject *value);
+
+  std::unordered_map<PyObject *, bool> known_;
+  std::vector<py::object> held_;  // the containers that are known, while user code runs
+  bool runs_user_code_ = false;
+  long steps_ = 0;
+  SignalCheck signals_;
+};
 
 // Modules as the structure has them, with these leaves, in pre-order. Attributes are shared with
 // what the structure was made of. `known` has None, or a module to be used as it is, for each; or
@@ -134,9 +151,12 @@ py::object rebuild_containers(const Structure &structure, const std::vector<py::
 // The type of structures, and the functions around it.
 void make_split_types(py::handle m);
 // A new ModuleSplit of a tree; `known` is a ModuleStructure that it may have, a list of them, or
-// None. A structure that was not known is kept weakly if `weak`. A known one is compared as
-// match_structure() says. Throws error_already_set.
+// None. A structure that was not known is kept weakly if `weak`. Throws error_already_set.
+//
+// `hints`: id of a module -> (weak reference to it, {name: (value, leaf)}), or None. An entry that
+// has this very value is one leaf with all entries that have this object `leaf`, and no others,
+// also where the value is None.
 py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels,
-                         bool loose);
+                         py::handle hints);
 
 }  // namespace modtree

@@ -151,15 +151,13 @@ PyObject *structure_constants(PyObject *self_obj, void *) {
   return slot_guard<PyObject *>(nullptr, [&]() -> PyObject * {
     const Structure &structure = as_structure(self_obj)->structure;
     const py::object list = owned(PyList_New(0));
+    StaticMaker values(structure.values, true);
     for (std::size_t i = 0; i < structure.modules.size(); ++i) {
       const ModuleRecord &record = structure.modules[i];
       const StaticAttribute *attributes = structure.attributes.data() + record.first_attribute;
       for (int k = 0; k < record.attributes; ++k) {
         const StaticAttribute &attribute = attributes[k];
-        py::object value = attribute.value.value();
-        if (!value) {
-          value = py::none();
-        }
+        const py::object value = values.make(attribute.value);
         const py::object item =
             owned(Py_BuildValue("(iOO)", static_cast<int>(i), attribute.name.ptr(), value.ptr()));
         check(PyList_Append(list.ptr(), item.ptr()));
@@ -426,7 +424,7 @@ PyType_Spec split_spec = {
     split_slots,
 };
 
-bool try_known(PyObject *structure, PyObject *tree, bool loose, SplitObject *split) {
+bool try_known(PyObject *structure, PyObject *tree, SplitObject *split) {
   if (!is_structure(structure)) {
     PyErr_Format(PyExc_TypeError, "expected a ModuleStructure, got %.200s",
                  Py_TYPE(structure)->tp_name);
@@ -434,7 +432,7 @@ bool try_known(PyObject *structure, PyObject *tree, bool loose, SplitObject *spl
   }
   const auto keep = py::reinterpret_borrow<py::object>(structure);
   SplitValues values;
-  if (!match_structure(as_structure(structure)->structure, tree, loose, &values)) {
+  if (!match_structure(as_structure(structure)->structure, tree, &values)) {
     return false;
   }
   std::swap(split->values, values);
@@ -445,24 +443,24 @@ bool try_known(PyObject *structure, PyObject *tree, bool loose, SplitObject *spl
 }  // namespace
 
 py::object split_modules(py::handle tree, py::handle known, bool weak, std::int64_t levels,
-                         bool loose) {
+                         py::handle hints) {
   py::object made = owned(split_type->tp_alloc(split_type, 0));
   SplitObject *split = as_split(made.ptr());
   new (&split->structure) py::object();
   new (&split->values) SplitValues();
   if (PyList_Check(known.ptr())) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(known.ptr()); ++i) {
-      if (try_known(PyList_GET_ITEM(known.ptr(), i), tree.ptr(), loose, split)) {
+      if (try_known(PyList_GET_ITEM(known.ptr(), i), tree.ptr(), split)) {
         return made;
       }
     }
-  } else if (!known.is_none() && try_known(known.ptr(), tree.ptr(), loose, split)) {
+  } else if (!known.is_none() && try_known(known.ptr(), tree.ptr(), split)) {
     return made;
   }
   Structure structure;
   SplitValues values;
-  build_structure(tree, weak ? Keep::weak : Keep::strong, static_cast<int>(levels), &structure,
-                  &values);
+  build_structure(tree, weak ? Keep::weak : Keep::strong, static_cast<int>(levels),
+                  PyDict_Check(hints.ptr()) ? hints.ptr() : nullptr, &structure, &values);
   const py::object shown = new_structure();
   std::swap(as_structure(shown.ptr())->structure, structure);
   std::swap(split->values, values);
