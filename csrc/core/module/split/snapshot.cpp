@@ -8,6 +8,19 @@ namespace modtree {
 
 namespace {
 
+// What a module has under an internal attribute, borrowed or owned by *keep; null: nothing. Runs
+// user code where a property of the class hides a registry.
+PyObject *held_value(ModuleObject *module, Slot slot, py::object *keep) {
+  const bool is_registry =
+      slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules;
+  if (!is_registry || !module->state.exposed || !class_hides_registries(module)) {
+    return peek(module, slot);
+  }
+  PyObject *value = nullptr;
+  check(registry(module, slot, &value, keep));
+  return value;
+}
+
 // The contents of a table or set as they are now; None for other objects.
 py::object copy_of(PyObject *value) {
   if (PyDict_Check(value) || PyAnySet_Check(value)) {
@@ -19,6 +32,10 @@ py::object copy_of(PyObject *value) {
   }
   return py::none();
 }
+
+// What was replaced, alive until all has been put back: user code that runs as it dies sees, and
+// changes, modules that are complete.
+using Replaced = std::vector<py::object>;
 
 py::object saved(PyObject *value) {
   if (!value) {
@@ -45,34 +62,40 @@ bool has_items(PyObject *dict, PyObject *items) {
   return true;
 }
 
-int refill(const py::object &container, const py::object &contents) {
-  if (PyDict_Check(container.ptr()) && has_items(container.ptr(), contents.ptr())) {
+int refill(const py::object &container, const py::object &contents, Replaced *replaced) {
+  // The order of an OrderedDict is beside its dict.
+  if (PyDict_CheckExact(container.ptr()) && has_items(container.ptr(), contents.ptr())) {
     return 0;
   }
+  replaced->push_back(copy_of(container.ptr()));
   return call_method(container, "clear") && call_method(container, "update", contents) ? 0 : -1;
 }
 
 // What the module has in the place of a table that it did not have before.
-int empty_new(PyObject *value, ModuleObject *module, Slot slot) {
+int empty_new(PyObject *value, ModuleObject *module, Slot slot, Replaced *replaced) {
   const auto keep = py::reinterpret_borrow<py::object>(value);
+  replaced->push_back(keep);
   if (PyDict_Check(value) || PyAnySet_Check(value)) {
+    replaced->push_back(copy_of(value));
     return call_method(keep, "clear") ? 0 : -1;
   }
   const auto fresh = py::reinterpret_steal<py::object>(default_value(slot));
   return fresh ? store_slot(module, slot, fresh.ptr()) : -1;
 }
 
-int restore_slot(ModuleObject *module, Slot slot, PyObject *entry) {
-  PyObject *now = peek(module, slot);
+int restore_slot(ModuleObject *module, Slot slot, PyObject *entry, Replaced *replaced) {
+  py::object keep;
+  PyObject *now = held_value(module, slot, &keep);
   if (entry == Py_None) {
-    return now ? empty_new(now, module, slot) : 0;
+    return now ? empty_new(now, module, slot, replaced) : 0;
   }
+  replaced->push_back(py::reinterpret_borrow<py::object>(now));
   const auto value = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 0));
   const auto contents = py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(entry, 1));
   if (now != value.ptr() && store_slot(module, slot, value.ptr()) < 0) {
     return -1;
   }
-  return contents.is_none() ? 0 : refill(value, contents);
+  return contents.is_none() ? 0 : refill(value, contents, replaced);
 }
 
 // Is it what saved() gives?
@@ -111,7 +134,7 @@ bool is_slot_name(PyObject *key) {
 
 // The plain attributes. In exposed mode the dict has the internal ones too, which are put back on
 // their own.
-int restore_attributes(ModuleObject *module, PyObject *entry) {
+int restore_attributes(ModuleObject *module, PyObject *entry, Replaced *replaced) {
   const auto dict = py::reinterpret_borrow<py::object>(
       entry == Py_None && !module->dict ? nullptr : instance_dict(module));
   if (!dict) {
@@ -127,13 +150,15 @@ int restore_attributes(ModuleObject *module, PyObject *entry) {
     return 0;
   }
   const auto keys = py::reinterpret_steal<py::object>(PyDict_Keys(dict.ptr()));
-  if (!keys) {
+  auto before = py::reinterpret_steal<py::object>(PyDict_Copy(dict.ptr()));
+  if (!keys || !before) {
     return -1;
   }
+  replaced->push_back(std::move(before));
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.ptr()); ++i) {
     const auto key = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(keys.ptr(), i));
     if (!is_slot_name(key.ptr()) && PyDict_DelItem(dict.ptr(), key.ptr()) < 0) {
-      PyErr_Clear();  // what died before it has removed it
+      PyErr_Clear();  // the comparison with an odd key has removed it
     }
   }
   Py_ssize_t position = 0;
@@ -146,8 +171,8 @@ int restore_attributes(ModuleObject *module, PyObject *entry) {
   return 0;
 }
 
-PyObject *table_of(ModuleObject *module, bool is_parameter) {
-  return peek(module, is_parameter ? Slot::parameters : Slot::buffers);
+PyObject *table_of(ModuleObject *module, bool is_parameter, py::object *keep) {
+  return held_value(module, is_parameter ? Slot::parameters : Slot::buffers, keep);
 }
 
 }  // namespace
@@ -158,7 +183,9 @@ py::object take_snapshot(const std::vector<py::object> &modules) {
     ModuleObject *module = as_module(value.ptr());
     const py::object entries = owned(PyTuple_New(kSlotCount + 1));
     for (int i = 0; i <= kSlotCount; ++i) {
-      PyObject *held = i < kSlotCount ? peek(module, static_cast<Slot>(i)) : module->dict;
+      py::object keep;
+      PyObject *held =
+          i < kSlotCount ? held_value(module, static_cast<Slot>(i), &keep) : module->dict;
       PyTuple_SET_ITEM(entries.ptr(), i, saved(held).release().ptr());
     }
     check(PyList_Append(result.ptr(), entries.ptr()));
@@ -188,14 +215,17 @@ void restore_snapshot(const std::vector<py::object> &modules, py::handle snapsho
     PyErr_SetString(PyExc_TypeError, "expected what snapshot() gave");
     fail();
   }
+  Replaced replaced;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     PyObject *entries = PyTuple_GET_ITEM(all.ptr(), static_cast<Py_ssize_t>(i));
     ModuleObject *module = as_module(modules[i].ptr());
     for (int slot = 0; slot < kSlotCount; ++slot) {
-      note(restore_slot(module, static_cast<Slot>(slot), PyTuple_GET_ITEM(entries, slot)));
+      note(restore_slot(module, static_cast<Slot>(slot), PyTuple_GET_ITEM(entries, slot),
+                        &replaced));
     }
-    note(restore_attributes(module, PyTuple_GET_ITEM(entries, kSlotCount)));
+    note(restore_attributes(module, PyTuple_GET_ITEM(entries, kSlotCount), &replaced));
   }
+  replaced.clear();
   if (type) {
     PyErr_Restore(type.release().ptr(), error.release().ptr(), traceback.release().ptr());
     fail();
@@ -242,7 +272,8 @@ int write_places(const Structure &structure, const std::vector<py::object> &modu
   for (const int index : places) {
     const LeafPlace &place = structure.places[static_cast<std::size_t>(index)];
     ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
-    PyObject *table = table_of(module, place.is_parameter);
+    py::object keep;
+    PyObject *table = table_of(module, place.is_parameter, &keep);
     if (!table || mapping_contains(table, place.name.ptr()) <= 0) {
       if (!PyErr_Occurred()) {
         const py::object path = structure.path_of(place.module);
@@ -260,7 +291,9 @@ int write_places(const Structure &structure, const std::vector<py::object> &modu
   for (std::size_t i = 0; i < places.size(); ++i) {
     const LeafPlace &place = structure.places[static_cast<std::size_t>(places[i])];
     ModuleObject *module = as_module(modules[static_cast<std::size_t>(place.module)].ptr());
-    const auto table = py::reinterpret_borrow<py::object>(table_of(module, place.is_parameter));
+    py::object keep;
+    const auto table =
+        py::reinterpret_borrow<py::object>(table_of(module, place.is_parameter, &keep));
     int result = -1;
     if (table && is_plain_table(table.ptr())) {
       old.push_back(
