@@ -22,6 +22,7 @@
 #include "module/split/structure.h"
 #include "module/state/state_metadata.h"
 #include "module/type.h"
+#include "module/uses.h"
 #include "module/walk/iterator.h"
 #include "module/walk/match_paths.h"
 #include "python/dict_lookup.h"
@@ -91,6 +92,9 @@ void bind_module(Functions &m) {
       "`weak`: a new structure refers to attributes weakly; `levels`: of containers "
       "that are parts of the structure also without modules; `hints`: id of a module -> (weak "
       "reference, {name: (value, leaf)}): an entry with this very value is that leaf.");
+  m.def<watch_uses>("_watch_uses(function, /)",
+                    "Gives the thread a function that is called with each module that it uses and "
+                    "whether that is new, or None; returns the one before.");
   bind_global_hooks(m.module());
   m.def<seal>("_seal_module_class(cls, /)",
               "Declares the class whose attributes count as Module's own; everything else is an "

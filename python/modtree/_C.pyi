@@ -216,6 +216,9 @@ def _split_modules(
     hints: dict[_TInt, tuple[Any, dict[str, tuple[Any, Any]]]] | None = None,
     /,
 ) -> ModuleSplit: ...
+def _watch_uses(
+    function: Callable[[Any, _TBool], Any] | None, /
+) -> Callable[[Any, _TBool], Any] | None: ...
 def _match_paths(
     root: Any,
     states: list[tuple[bool, bool, dict[str, int], int]],

@@ -6,6 +6,7 @@
 #include "module/forward.h"
 #include "module/globals.h"
 #include "module/hooked_call.h"
+#include "module/uses.h"
 #include "python/call.h"
 #include "python/function_call.h"
 #include "python/native_section.h"
@@ -241,7 +242,7 @@ PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs)
 }
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
-  if (c_stack_ends()) {
+  if (c_stack_ends() || note_use(self_obj) < 0) {
     return nullptr;
   }
   const NativeSection in_section;
@@ -257,7 +258,7 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
 
 PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
                             PyObject *names_of_keywords) {
-  if (c_stack_ends()) {
+  if (c_stack_ends() || note_use(self_obj) < 0) {
     return nullptr;
   }
   // Before 3.12 a class keeps the flag of vectorcall when its __call__ is replaced.

@@ -14,6 +14,7 @@
 #include "module/class_info.h"
 #include "module/copy.h"
 #include "module/methods.h"
+#include "module/uses.h"
 #include "python/native_section.h"
 #include "python/new_type.h"
 #include "python/slot_guard.h"
@@ -399,7 +400,7 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     return nullptr;
   }
   take_vectorcall(type, as_module(made));
-  if (takes_slots_of_object(type) && expose(as_module(made)) < 0) {
+  if ((takes_slots_of_object(type) && expose(as_module(made)) < 0) || note_use(made, true) < 0) {
     Py_CLEAR(made);
   }
   return made;

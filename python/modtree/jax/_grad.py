@@ -66,7 +66,7 @@ class _Wanted:
     def _holds_state(self, value: Any) -> bool:
         if type(value) is State:
             return True
-        if type(value) is dict:
+        if isinstance(value, dict):
             return any(map(self._holds_state, value.values()))
         return isinstance(value, (list, tuple)) and any(map(self._holds_state, value))
 

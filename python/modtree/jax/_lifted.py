@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,9 +26,11 @@ from modtree.jax._tracing import (
 __all__ = ["eval_shape", "functional_call", "remat", "scan", "vmap"]
 
 
-def _pure(split: Any, function: Callable[..., Any], once: bool = False) -> Callable[..., Outcome]:
+def _pure(
+    split: Any, function: Callable[..., Any], *, once: bool = False, trial: bool = False
+) -> Callable[..., Outcome]:
     def call(leaves: Any, others: Any) -> Outcome:
-        result, change = run(split, function, leaves, others, once=once)
+        result, change = run(split, function, leaves, others, once=once, trial=trial)
         return outcome_of(split, result, change)
 
     return call
@@ -105,7 +108,12 @@ def functional_call(
             )
         leaves[leaf_of[path]] = value
     result, change = run(
-        split, lambda module, /, *a, **k: module(*a, **k), leaves, split.others, once=False
+        split,
+        lambda module, /, *a, **k: module(*a, **k),
+        leaves,
+        split.others,
+        once=False,
+        traced=False,
     )
     if not changes:
         return result
@@ -185,15 +193,15 @@ def vmap(
 def _mapped(
     split: Any, function: Any, leaf_axes: Any, other_axes: Any, out_axes: Any, options: Any
 ) -> Outcome:
-    def pure(leaves: Any, others: Any) -> Any:
-        outcome = _pure(split, function)(leaves, others)
+    def pure(leaves: Any, others: Any, trial: bool = False) -> Any:
+        outcome = _pure(split, function, trial=trial)(leaves, others)
         plans.append(outcome.plan)
         return outcome.arrays
 
     plans: list[Any] = []
     in_axes = (leaf_axes, other_axes)
     # What is changed is known from a first trace; the axes of results must be known before.
-    trial = jax.vmap(pure, in_axes, 0, **options)
+    trial = jax.vmap(functools.partial(pure, trial=True), in_axes, 0, **options)
     jax.eval_shape(trial, split.leaves, split.others)
     plan = plans[-1]
     places = split.structure.places

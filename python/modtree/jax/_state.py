@@ -11,6 +11,7 @@ import jax
 from modtree import _C
 from modtree._patterns import Patterns, matching_paths
 from modtree.families import jax as arrays
+from modtree.jax._uses import use_all
 
 __all__ = ["State", "apply_updates", "buffers", "parameters", "state", "update"]
 
@@ -117,6 +118,7 @@ def _chosen(module: Any, wanted: Any) -> State:
 
 def write(split: Any, places: tuple[int, ...], indices: tuple[int, ...], values: Any) -> None:
     """Puts values into places, all or none; they are marked as what they replace."""
+    use_all(split.modules)
     if split.write(places, indices, values, MARKS):
         structure_places, leaves = split.structure.places, split.leaves
         for place, index in zip(places, indices, strict=True):

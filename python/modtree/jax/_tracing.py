@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -14,22 +14,17 @@ import jax
 from modtree import _C
 from modtree.families import jax as arrays
 from modtree.jax._state import mark_tracer, write
+from modtree.jax._uses import Beside, is_same, plain_attributes, tracers_in
 
 __all__ = ["Outcome", "finished", "lock", "named", "outcome_of", "run", "split_call", "unbound"]
-
-_Tracer = jax.core.Tracer
 
 #: Held while modules hold tracers, and while leaves are taken from modules or put back: another
 #: thread waits, so that it never meets a tracer of this one.
 lock = threading.RLock()
 
 # Places in what snapshot() gives for a module.
-_TRAINING, _PARAMETERS, _BUFFERS, _NON_PERSISTENT, _MODULES, _ATTRIBUTES = 0, 1, 2, 3, 16, 17
+_TRAINING, _PARAMETERS, _BUFFERS, _NON_PERSISTENT, _MODULES = 0, 1, 2, 3, 16
 _HOOKS = range(4, 16)
-
-_DEEPEST = 8  # containers in containers that are looked into
-
-_ATOMS = (bool, int, float, complex, str, bytes, type(None))
 
 
 def split_call(args: tuple[Any, ...], kwargs: dict[str, Any], known: Any = None) -> Any:
@@ -76,6 +71,8 @@ def run(
     *,
     once: bool,
     every: bool = False,
+    traced: bool = True,
+    trial: bool = False,
 ) -> tuple[Any, _Change]:
     """Calls a function on the modules of a split while they hold other leaves; they have their own
     back afterwards, whatever happens.
@@ -87,25 +84,32 @@ def run(
         others: The arguments without modules.
         once: The function runs once for many calls, so that it must not change plain attributes.
         every: Give all leaves as changed ones.
+        traced: Whether the function has a trace of its own.
+        trial: Another run follows, which counts: nothing stays changed after this one.
     """
     with lock:
         modules = split.modules
         before = split.snapshot()
         tree = {id(module) for module in modules}
         known_tracers = {id(tracer) for tracer in _tracers_of(before, tree)}
-        beside = _Beside(modules, before)
+        beside = Beside(split, before, function)
         try:
             for value, own in zip(leaves, split.leaves, strict=True):
                 mark_tracer(value, own)
             split.put(leaves)
             args, kwargs = split.structure.rebuild(modules, others)
-            result = function(*args, **kwargs)
+            with beside:
+                result = function(*args, **kwargs)
             change = _changes(split, leaves, before, known_tracers | tree, once, every)
+            beside.check(_where, once, traced)
         except BaseException:
             beside.restore()
             raise
         finally:
             split.restore(before)
+        if trial:
+            beside.restore()
+            return result, change
         for module, name, value in change.plain:
             if value is _GONE:
                 _C.ModuleBase.__delattr__(module, name)
@@ -210,16 +214,6 @@ def _check_flags(
         plain.append((module, "training", new[_TRAINING][0]))
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if type(one) is tuple:
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return type(one) in _ATOMS and one == other
-
-
 def _check_attributes(
     split: Any,
     i: int,
@@ -230,16 +224,16 @@ def _check_attributes(
     plain: list[Any],
     module: Any,
 ) -> None:
-    before, after = _plain(old), _plain(new)
+    before, after = plain_attributes(old), plain_attributes(new)
     for name, value in after.items():
         was = before.get(name, _GONE)
-        for tracer in _tracers_in(value, set(known)):
+        for tracer in tracers_in(value, set(known)):
             raise jax.errors.UnexpectedTracerError(
                 f"{_where(split, i, name)}: a tracer was stored here inside a traced function "
                 f"({tracer}). It stands for an array that is only known while the function runs: "
                 f"make the attribute a buffer (register_buffer), or return the value"
             )
-        if not _is_same(was, value):
+        if not is_same(was, value):
             if once:
                 text = "set" if was is _GONE else f"changed from {was!r}"
                 raise RuntimeError(
@@ -258,89 +252,10 @@ def _check_attributes(
             plain.append((module, name, _GONE))
 
 
-_INTERNAL = frozenset(vars(_C.ModuleBase).get("__slots__", ())) | {
-    "training", "_parameters", "_buffers", "_non_persistent_buffers_set", "_backward_pre_hooks",
-    "_backward_hooks", "_is_full_backward_hook", "_forward_hooks", "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
-    "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks", "_modules",
-}  # fmt: skip
-
-
-def _plain(entries: Any) -> dict[str, Any]:
-    found = _contents(entries[_ATTRIBUTES])
-    return {name: value for name, value in found.items() if name not in _INTERNAL}
-
-
-def _tracers_in(value: Any, seen: set[int], depth: int = 0) -> Iterator[Any]:
-    """Tracers in a plain attribute, also in containers and in modules that are not registered.
-
-    Args:
-        value: The attribute.
-        seen: The ids of objects that are not looked at; more are added.
-        depth: How deep in containers it is.
-    """
-    if id(value) in seen or depth > _DEEPEST:
-        return
-    if isinstance(value, _Tracer):
-        yield value
-        return
-    if isinstance(value, dict):
-        items: Iterable[Any] = list(value.values())
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = list(value)
-    elif isinstance(value, _C.ModuleBase):
-        items = [*value.parameters(), *value.buffers()]
-    else:
-        return
-    seen.add(id(value))
-    for item in items:
-        yield from _tracers_in(item, seen, depth + 1)
-
-
 def _tracers_of(snapshot: Any, tree: set[int]) -> Iterator[Any]:
     for entries in snapshot:
-        for value in _plain(entries).values():
-            yield from _tracers_in(value, set(tree))
-
-
-class _Beside:
-    """What plain attributes of modules lead to: containers, and modules that are not registered.
-    These have their contents back where the function fails.
-    """
-
-    def __init__(self, modules: list[Any], snapshot: Any) -> None:
-        self._known = {id(module) for module in modules}
-        self._copies: dict[int, tuple[Any, Any]] = {}
-        self._hidden: list[Any] = []
-        for entries in snapshot:
-            for value in _plain(entries).values():
-                self._add(value, 0)
-        self._split = _C._split_modules(self._hidden, None, True) if self._hidden else None
-        self._snapshot = self._split.snapshot() if self._split else None
-
-    def _add(self, value: Any, depth: int) -> None:
-        if isinstance(value, _C.ModuleBase):
-            if id(value) not in self._known:
-                self._known.add(id(value))
-                self._hidden.append(value)
-        elif type(value) in (list, dict, set, tuple) and depth <= _DEEPEST:
-            if type(value) is not tuple:
-                if id(value) in self._copies:
-                    return
-                self._copies[id(value)] = (value, value.copy())
-            for item in list(value.values()) if type(value) is dict else list(value):
-                self._add(item, depth + 1)
-
-    def restore(self) -> None:
-        for container, copy in self._copies.values():
-            if type(container) is list:
-                container[:] = copy
-            else:
-                container.clear()
-                container.update(copy)
-        if self._split is not None and self._snapshot is not None:
-            self._split.restore(self._snapshot)
+        for value in plain_attributes(entries).values():
+            yield from tracers_in(value, set(tree))
 
 
 # -- results ---------------------------------------------------------------------------------------

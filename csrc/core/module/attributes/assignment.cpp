@@ -18,6 +18,7 @@
 #include "module/foreign.h"
 #include "module/globals.h"
 #include "module/torch_facts.h"
+#include "module/uses.h"
 #include "python/call.h"
 #include "python/native_section.h"
 #include "python/type_text.h"
@@ -411,7 +412,7 @@ int assign(ModuleObject *module, PyObject *name, PyObject *value) {
 }
 
 int module_tp_setattro(PyObject *self_obj, PyObject *name, PyObject *value) {
-  if (c_stack_ends()) {
+  if (c_stack_ends() || note_use(self_obj) < 0) {
     return -1;
   }
   const NativeSection in_section;

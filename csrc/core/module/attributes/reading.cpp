@@ -7,6 +7,7 @@
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
+#include "module/uses.h"
 #include "python/native_section.h"
 
 namespace modtree {
@@ -273,6 +274,9 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
 }  // namespace
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
+  if (note_use(self_obj) < 0) {
+    return nullptr;
+  }
   PyTypeObject *type = Py_TYPE(self_obj);
   if (has_native_getattro(type) && name_facts.find(type_version(type), name) == NameFacts::kPlain) {
     if (PyObject *value = read_plain(as_module(self_obj), name)) {
