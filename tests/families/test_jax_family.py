@@ -92,6 +92,19 @@ def test_bare_arrays_take_the_place_of_a_parameter():
     assert list(m._parameters) == ["w", "b", "c", "d"]
 
 
+def test_an_array_that_takes_the_place_of_a_parameter_is_not_one_elsewhere():
+    m, other, array = Scale(), nn.Module(), jnp.ones(2)
+    m.w = array
+    other.x = array
+    assert not other._parameters and not vars(array).get("_is_param")
+    m.register_parameter("again", nn.Parameter(jnp.zeros(2)))
+    m.again = array
+    assert m.again is m.w and m.w is not array
+    m.b = array  # frozen, as what was there
+    assert m.w.requires_grad and not m.b.requires_grad
+    np.testing.assert_array_equal(m.w, array)
+
+
 def test_bare_arrays_take_the_place_of_a_buffer():
     m = Scale()
     m.mean = m.mean + 1

@@ -351,6 +351,13 @@ def test_static_arguments() -> None:
     assert len(traces) == 3
 
 
+def test_static_arguments_that_are_equal_but_not_the_same() -> None:
+    call = mj.jit(lambda m, n: jnp.float32(1) / n if isinstance(n, float) else n, static_argnums=1)
+    model = Layer()
+    results = [call(model, n) for n in (1, True, 1.0, 0.0, -0.0)]
+    assert [str(result) for result in results] == ["1", "True", "1.0", "inf", "-inf"]
+
+
 @pytest.mark.parametrize("donate", [True, "layers.0.*", ["**.w", "norm.count"]])
 def test_donated_leaves_are_written_back(donate: Any) -> None:
     model, x = Net(), batch()

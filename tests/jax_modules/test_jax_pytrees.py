@@ -250,3 +250,21 @@ def test_changes_after_leaves_of_one_object() -> None:
     arrays = jax.tree.map(lambda x: x, Net())
     arrays.layers[1].w = arrays.layers[0].w
     assert len(jax.tree.leaves(arrays)) == 5
+
+
+def test_update_does_not_mark_the_arrays_of_the_caller() -> None:
+    model, other, array = Net(), nn.Module(), jnp.ones((3, 3))
+    mj.update(model, {"layers.0.w": array, "layers.1.w": array})
+    other.x = array
+    assert not other._parameters and model.layers[0].w is model.layers[1].w
+    assert model.layers[0].w.requires_grad
+
+    def call(m: Any, x: Any) -> Any:
+        m.layers[0].w = x
+        return m(x).sum()
+
+    x = jnp.ones((3, 3))
+    mj.jit(call)(model, x)
+    mj.grad(call)(model, x)
+    other.y = x
+    assert not other._parameters and model.layers[0].w.requires_grad

@@ -118,6 +118,21 @@ def _own_object(array: Any) -> Any:
         return array.__copy__()
 
 
+def marked(array: Any, marks: dict[str, Any]) -> Any:
+    """An object over the same memory with these marks, for a bare array: that of the caller is not
+    a parameter elsewhere. It is the same one for each name that the array is given to, so that
+    these are tied.
+    """
+    if not isinstance(array, _ArrayImpl) or not marks or marks_of(array):
+        return array
+    known = getattr(array, "_marked", None)
+    made = known and known()
+    if made is None or marks_of(made) != marks:
+        made = mark(_own_object(array), **marks)
+        array._marked = weakref.ref(made)
+    return made
+
+
 def _is_inexact(tensor: Any) -> bool:
     return jnp.issubdtype(tensor.dtype, jnp.inexact)
 
@@ -385,9 +400,7 @@ class JaxFamily(base.TensorFamily):
         return mark(_own_object(array), **noted)
 
     def in_place_of(self, value: Any, tensor: Any) -> Any:
-        if isinstance(value, (_Shape, _Tracer)):
-            return value
-        return mark(value, _is_param=True, requires_grad=self.requires_grad(tensor))
+        return marked(value, {"_is_param": True, "requires_grad": self.requires_grad(tensor)})
 
     def takes_source(self, value: Any) -> bool:
         return isinstance(value, (np.ndarray, np.generic))

@@ -121,7 +121,7 @@ class Jitted:
             args, kwargs, static = self._without_static(args, kwargs)
         with lock:
             split = _C._split_modules((args, kwargs), self._known, True, 2)
-            key = (split.structure, split.marks("requires_grad"), static)
+            key = (split.structure, split.marks("requires_grad"), static, _kinds(static))
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._new(key, split, static)
@@ -134,7 +134,7 @@ class Jitted:
             raise
         finally:
             _now.split = around
-        return finished(split, outcome)
+        return finished(split, outcome, fresh=True)
 
     def _new(self, key: Any, split: Any, static: tuple[Any, ...]) -> _Compiled:
         structure = split.structure
@@ -150,7 +150,7 @@ class Jitted:
         return compiled
 
     def _why(self, key: Any) -> str:
-        *_, (structure, marks, static) = self._compiled
+        *_, (structure, marks, static, _) = self._compiled
         if structure != key[0]:
             return what_changed(structure, key[0])
         if marks != key[1]:
@@ -231,6 +231,13 @@ def _tuple(given: Any) -> tuple[Any, ...]:
     if given is None:
         return ()
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+
+
+def _kinds(static: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What tells values apart that are equal: 1, 1.0 and True, or 0.0 and -0.0."""
+    return tuple(
+        (type(value), repr(value) if isinstance(value, float) else None) for _, value in static
+    )
 
 
 def _check_leaves(split: Any) -> None:

@@ -116,15 +116,43 @@ def _chosen(module: Any, wanted: Any) -> State:
     )
 
 
-def write(split: Any, places: tuple[int, ...], indices: tuple[int, ...], values: Any) -> None:
-    """Puts values into places, all or none; they are marked as what they replace."""
+def write(
+    split: Any,
+    places: tuple[int, ...],
+    indices: tuple[int, ...],
+    values: Any,
+    *,
+    fresh: bool = False,
+) -> None:
+    """Puts values into places, all or none; they are marked as what they replace.
+
+    Args:
+        split: The modules.
+        places: The places.
+        indices: For each of them the index of its value.
+        values: The values.
+        fresh: Nobody else has these arrays, so that they themselves can be marked.
+    """
     use_all(split.modules)
-    if split.write(places, indices, values, MARKS):
+    if not fresh:
+        split.write(places, indices, _marked(split, places, indices, values), ())
+    elif split.write(places, indices, values, MARKS):
         structure_places, leaves = split.structure.places, split.leaves
         for place, index in zip(places, indices, strict=True):
             leaf = structure_places[place][2]
             if leaf >= 0:
                 mark_tracer(values[index], leaves[leaf])
+
+
+def _marked(split: Any, places: Any, indices: Any, values: Any) -> list[Any]:
+    """The values with the marks of what they replace; arrays of the caller stay unmarked."""
+    values, leaves, all_places = list(values), split.leaves, split.structure.places
+    for index, place in dict(zip(indices, places, strict=True)).items():
+        leaf, value = all_places[place][2], values[index]
+        if leaf >= 0 and value is not leaves[leaf]:
+            mark_tracer(value, leaves[leaf])
+            values[index] = arrays.marked(value, arrays.marks_of(leaves[leaf]))
+    return values
 
 
 def mark_tracer(value: Any, like: Any) -> None:

@@ -318,13 +318,20 @@ def outcome_of(split: Any, result: Any, change: _Change) -> Outcome:
     return Outcome((found.others, [leaves[leaf] for leaf in made], change.values), plan)
 
 
-def finished(split: Any, outcome: Outcome, *, writes: bool = True) -> Any:
-    """Puts back what the function has changed, all or none, and gives its result."""
+def finished(split: Any, outcome: Outcome, *, writes: bool = True, fresh: bool = False) -> Any:
+    """Puts back what the function has changed, all or none, and gives its result.
+
+    Args:
+        split: The modules and arguments.
+        outcome: What the traced function has returned.
+        writes: Whether changes are put back.
+        fresh: The arrays have just been made, and nobody else has them.
+    """
     others, made, values = outcome.arrays
     plan = outcome.plan
     if plan.places and writes:
         with lock:
-            write(split, plan.places, plan.indices, values)
+            write(split, plan.places, plan.indices, values, fresh=fresh)
     structure = plan.structure
     if structure is None:
         return others[0]
