@@ -192,7 +192,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--operations", nargs="*", metavar="NAME", help="single operations instead of programs"
     )
+    parser.add_argument(
+        "--structures", action="store_true", help="modules with plain attributes in modtree.jax"
+    )
     given = parser.parse_args(arguments)
+    if given.structures:
+        from . import structures  # needs jax
+
+        return min(structures.report(given.seed, given.rounds, given.steps, given.seconds), 1)
     if given.operations is not None:
         return 1 if operations.report(given.operations, given.seed, given.rounds, given.most) else 0
     began, done, steps = time.monotonic(), 0, 0

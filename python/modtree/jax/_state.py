@@ -11,7 +11,7 @@ import jax
 from modtree import _C
 from modtree._patterns import Patterns, matching_paths
 from modtree.families import jax as arrays
-from modtree.jax._uses import use_all
+from modtree.jax._uses import lock, use_all
 
 __all__ = ["State", "apply_updates", "buffers", "parameters", "state", "update"]
 
@@ -107,7 +107,8 @@ def state(module: Any) -> State:
 
 
 def _chosen(module: Any, wanted: Any) -> State:
-    split = _split(module)
+    with lock:
+        split = _split(module)
     leaves = split.leaves
     return State(
         (path, leaves[leaf])
@@ -173,6 +174,11 @@ def update(module: Any, values: Mapping[str, Any]) -> None:
     Raises:
         KeyError: The module does not have a parameter or buffer of a path.
     """
+    with lock:
+        _update(module, values)
+
+
+def _update(module: Any, values: Mapping[str, Any]) -> None:
     split = _split(module)
     leaf_of = {path: leaf for _, path, leaf, _ in split.structure.places}
     unknown = [path for path in values if path not in leaf_of]
@@ -201,6 +207,11 @@ def apply_updates(module: Any, updates: Mapping[str, Any]) -> None:
         module: The module.
         updates: Path -> array, or None for no update.
     """
+    with lock:
+        _apply_updates(module, updates)
+
+
+def _apply_updates(module: Any, updates: Mapping[str, Any]) -> None:
     now = state(module)
     missing = [path for path in updates if path not in now]
     if missing:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, NamedTuple
@@ -14,13 +13,9 @@ import jax
 from modtree import _C
 from modtree.families import jax as arrays
 from modtree.jax._state import mark_tracer, write
-from modtree.jax._uses import Beside, is_same, plain_attributes, tracers_in
+from modtree.jax._uses import Beside, is_same, lock, plain_attributes, tracers_in
 
 __all__ = ["Outcome", "finished", "lock", "named", "outcome_of", "run", "split_call", "unbound"]
-
-#: Held while modules hold tracers, and while leaves are taken from modules or put back: another
-#: thread waits, so that it never meets a tracer of this one.
-lock = threading.RLock()
 
 # Places in what snapshot() gives for a module.
 _TRAINING, _PARAMETERS, _BUFFERS, _NON_PERSISTENT, _MODULES = 0, 1, 2, 3, 16

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType
@@ -16,9 +17,13 @@ import jax
 
 from modtree import _C
 
-__all__ = ["Beside", "is_same", "plain_attributes", "tracers_in", "use_all"]
+__all__ = ["Beside", "is_same", "lock", "plain_attributes", "tracers_in", "use_all"]
 
 _Tracer = jax.core.Tracer
+
+#: Held while modules hold tracers, and while leaves are taken from modules or put back: another
+#: thread waits, so that it never meets a tracer of this one.
+lock = threading.RLock()
 
 _ATOMS = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, dict, set)

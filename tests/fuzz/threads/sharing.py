@@ -15,7 +15,15 @@ from typing import Any
 from history import ABSENT, Hook, Log, Span, now
 
 import modtree as mt
-from modtree import nn
+from modtree import _C, nn
+
+try:
+    import jax
+    import jax.numpy as jnp
+
+    import modtree.jax as mj
+except ImportError:  # it is not there for every CPython
+    mj = None  # type: ignore[assignment]
 
 CHILDREN = ("a", "b", "c")
 PARAMETERS = ("w", "v", "u")
@@ -63,6 +71,13 @@ class Shared:
                     setattr(module, name, self.parameter(number))
             if rng.random() < 0.3:
                 vars(module)  # its registries are in a dict from now on
+        self.known: Any = None
+        self.root.held = [[0], {0: [0]}, {0}]
+        if mj:
+            self.arrays = Leaf()
+            self.arrays.w = nn.Parameter(jnp.zeros(()))
+            self.arrays.register_buffer("calls", jnp.zeros((), jnp.int32))
+            self.start["arrays", "w"] = 0
         self.root.loaded = nn.Linear(2, 2)
         self.root.shared = self.root.a
 
@@ -72,6 +87,14 @@ class Shared:
 
     def parameter(self, number: int) -> Any:
         return nn.Parameter(mt.tensor([float(number)]))
+
+
+def doubled(module: Any) -> Any:
+    module.calls = module.calls + 1
+    return module.w * 2
+
+
+jitted = mj and mj.jit(doubled)
 
 
 class Changed(Exception):
@@ -213,6 +236,54 @@ class Worker:
     def represent(self) -> None:
         assert "Linear" in repr(self.root)
 
+    # -- structures ----------------------------------------------------------------------------
+
+    def split(self) -> None:
+        """Takes the tree apart, and makes another one of it."""
+        begin = now()
+        with may_change():
+            weak = self.rng.random() < 0.5
+            found = _C._split_modules((self.root, self.root.held), self.shared.known, weak)
+        span = Span(begin, now())
+        self.shared.known = found.structure
+        leaves = found.leaves
+        for _, path, leaf, _ in found.structure.places:
+            if leaf >= 0:
+                self.saw(path, leaves[leaf], span)
+        if not weak:
+            copy = found.structure.make(leaves, None)[0]
+            assert type(copy.held) is list and copy.held is not self.root.held
+
+    def change_held(self) -> None:
+        first, second, third = self.root.held
+        number = self.rng.randrange(5)
+        if number == 0:
+            first.append(number)
+        elif number == 1:
+            first.clear()
+        elif number == 2:
+            second[self.rng.randrange(9)] = [number]
+        elif number == 3:
+            second.clear()
+        else:
+            third ^= {self.rng.randrange(9)}
+
+    def jit(self) -> None:
+        begin = now()
+        value = jitted(self.shared.arrays)
+        self.log.reads.append((("arrays", "w"), Span(begin, now()), int(value) // 2))
+
+    def update(self) -> None:
+        number, begin = self.shared.number(), now()
+        mj.update(self.shared.arrays, {"w": jnp.float32(number)})
+        self.log.writes.append((("arrays", "w"), Span(begin, now()), number))
+
+    def flatten(self) -> None:
+        begin = now()
+        copy = jax.tree.map(lambda x: x + x, self.shared.arrays)
+        value = int(copy.w) // 2
+        self.log.reads.append((("arrays", "w"), Span(begin, now()), value))
+
     # -- plain attributes ----------------------------------------------------------------------
 
     def note(self) -> None:
@@ -262,6 +333,8 @@ STEPS: tuple[Callable[[Worker], None], ...] = (
     *(Worker.walk, Worker.walk_values, Worker.walk_modules, Worker.state_dict, Worker.load),
     *(Worker.switch, Worker.zero_grad, Worker.convert, Worker.copy, Worker.pickle, Worker.save),
     *(Worker.exchange, Worker.read_values),
+    *(Worker.split, Worker.split, Worker.change_held),
+    *((Worker.jit, Worker.update, Worker.flatten) if mj else ()),
     *(Worker.represent, Worker.note, Worker.read_note, Worker.look, Worker.hook, Worker.unhook),
 )
 
