@@ -39,10 +39,13 @@ inline PyObject *sequence_item(PyObject *sequence, Py_ssize_t index) {
 }
 
 // While one lives, making objects does not run the collector, and so no user code: for loops with
-// borrowed references that ask for iterators.
+// borrowed references that ask for iterators. Without the GIL it never runs there.
 class WithoutCollector {
 public:
-#if PY_VERSION_HEX < 0x030C0000
+#ifdef Py_GIL_DISABLED
+  WithoutCollector() {}
+  ~WithoutCollector() {}
+#else
   WithoutCollector() : was_on_(PyGC_Disable() != 0) {}
   ~WithoutCollector() {
     if (was_on_) {
@@ -54,8 +57,6 @@ private:
   bool was_on_;
 
 public:
-#else
-  WithoutCollector() {}  // it runs between instructions of Python code alone
 #endif
   WithoutCollector(const WithoutCollector &) = delete;
   WithoutCollector &operator=(const WithoutCollector &) = delete;

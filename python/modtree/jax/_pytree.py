@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import Counter
 from typing import Any
@@ -54,8 +55,12 @@ def _note_hints(structure: Any, leaves: list[Any], modules: list[Any]) -> None:
             hints.setdefault(module, {})[name] = leaves[leaf], tokens[leaf]
     for index, entries in hints.items():
         module = modules[index]
-        key = id(module)
-        _hints[key] = weakref.ref(module, lambda _, key=key: _hints.pop(key, None)), entries
+        forget = functools.partial(_forget, id(module))
+        _hints[id(module)] = weakref.ref(module, forget), entries
+
+
+def _forget(key: int, _: Any) -> None:
+    _hints.pop(key, None)
 
 
 _registered: set[type] = set()
