@@ -14,12 +14,14 @@ namespace py = pybind11;
 // How many threads want to know it.
 inline std::atomic<int> watching_threads{0};
 
-int tell_use(PyObject *module, bool is_new);
+inline bool is_watched() { return watching_threads.load(std::memory_order_relaxed) != 0; }
 
 // For the entries of native code: a module is read, written, called or made. -1 with an error set.
 // Runs user code in threads that want to know it.
+int tell_use(PyObject *module, bool is_new);
+
 inline int note_use(PyObject *module, bool is_new = false) {
-  return watching_threads.load(std::memory_order_relaxed) == 0 ? 0 : tell_use(module, is_new);
+  return is_watched() ? tell_use(module, is_new) : 0;
 }
 
 // Gives the thread a function that is called with each module and whether it is new, or None.

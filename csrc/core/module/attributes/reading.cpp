@@ -271,11 +271,20 @@ inline PyObject *read_plain(const ModuleObject *self, PyObject *name) {
   return read_searching(self_obj, name, reach);
 }
 
+// Out of line, so that a read without a watcher keeps its registers.
+[[gnu::noinline, gnu::cold]] PyObject *read_watched(PyObject *self_obj, PyObject *name) {
+  if (tell_use(self_obj, false) < 0) {
+    return nullptr;
+  }
+  const NativeSection in_section;
+  return read_attribute(self_obj, name, Reach::everything);
+}
+
 }  // namespace
 
 PyObject *module_tp_getattro(PyObject *self_obj, PyObject *name) {
-  if (note_use(self_obj) < 0) {
-    return nullptr;
+  if (is_watched()) {
+    return read_watched(self_obj, name);
   }
   PyTypeObject *type = Py_TYPE(self_obj);
   if (has_native_getattro(type) && name_facts.find(type_version(type), name) == NameFacts::kPlain) {
