@@ -46,6 +46,71 @@ def test_plain_writes_reach_the_next_class(impl):
     assert not m._parameters and not m._modules
 
 
+def read(m):
+    assert not hasattr(m, "x")
+
+
+def write(m):
+    m.x = 1
+
+
+def write_plainly(m):
+    object.__setattr__(m, "x", 1)
+    del m.x
+
+
+def register(m):
+    m.register_buffer("x", None)
+    del m.x
+
+
+def assign_child(m):
+    m.x = type(m)()
+    del m.x
+
+
+def load(m):
+    m.__setstate__({"x": 1})
+
+
+LEARNERS = [read, write, write_plainly, register, assign_child, load]
+
+
+@pytest.mark.parametrize("others", LEARNERS)
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_whoever_met_the_name_first(impl, learner, others):
+    """What is remembered of a class and a name holds for all who ask."""
+    log = []
+
+    class Plain(impl.nn.Module):
+        pass
+
+    class M(impl.nn.Module, logging(log)):
+        pass
+
+    for cls, expected in ((Plain, []), (M, ["x", "x", "del x"])):
+        m = cls()
+        learner(m)
+        others(cls())
+        log.clear()
+        m.x = 2
+        m.x = 3
+        assert m.x == 3
+        del m.x
+        assert log == expected and not hasattr(m, "x")
+
+
+def test_a_name_that_a_container_met_first(impl):
+    log = []
+    m = type("M", (impl.nn.ModuleList, logging(log)), {})([impl.nn.ReLU()])
+    m.append(impl.nn.ReLU())
+    del m[1]
+    log.clear()
+    setattr(m, "1", 5)
+    setattr(m, "1", 6)
+    assert log == ["1", "1"] and list(m._modules) == ["0"]
+
+
 def test_the_mode_reaches_the_next_class(impl):
     log = []
     m = type("M", (impl.nn.Module, logging(log)), {})()

@@ -15,12 +15,15 @@ bool is_own_name(PyObject *name) {
 
 }  // namespace
 
-void NameFacts::learn(TypeVersion version, PyObject *name) {
+void NameFacts::learn(PyTypeObject *type, TypeVersion version, PyObject *name) {
   if (version == 0 || !PyUnicode_CHECK_INTERNED(name) || !has_hash(name)) {
     return;
   }
   const SpecialName *special = find_special_name(name);
   if (special ? special->slot < 0 : !is_own_name(name)) {
+    return;
+  }
+  if (hands_writes_on(type)) {
     return;
   }
   Entry &entry = entries_[index(version, name)];

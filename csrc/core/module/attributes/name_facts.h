@@ -27,9 +27,10 @@ public:
     return entry.name == name && entry.version == version ? entry.slot : kUnknown;
   }
 
-  // Remembers that a class which had this version before it was searched has nothing under the
-  // name. Runs no user code: what goes is a string.
-  void learn(TypeVersion version, PyObject *name);
+  // Remembers that a class, which the caller owns and which had this version before it was
+  // searched, has nothing under the name. Not where a class behind Module takes part in writes,
+  // since the entry is for writes too. May run user code, as class_info() does.
+  void learn(PyTypeObject *type, TypeVersion version, PyObject *name);
 
 private:
   struct Entry {
@@ -60,7 +61,7 @@ inline bool is_plain_name(PyTypeObject *type, PyObject *name) {
   if (type_has(type, name) || find_special_name(name) || hands_writes_on(type)) {
     return false;
   }
-  name_facts.learn(version, name);
+  name_facts.learn(type, version, name);
   return true;
 }
 

@@ -183,7 +183,7 @@ PyObject *read_searching(PyObject *self_obj, PyObject *name, Reach reach) {
   const TypeVersion version = type_version(type);
   PyObject *descriptor = Py_XNewRef(borrowed_type_lookup(type, name));
   if (!descriptor) {
-    name_facts.learn(version, name);
+    name_facts.learn(type, version, name);
   }
   PyObject *value = get_attribute(as_module(self_obj), type, descriptor, name, reach);
   Py_XDECREF(descriptor);
