@@ -12,6 +12,7 @@
 #include "family/read_tensors.h"
 #include "module/adoption.h"
 #include "module/attributes/append.h"
+#include "module/bases_behind.h"
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/convert/conversion.h"
@@ -81,6 +82,7 @@ void bind_module(Functions &m) {
       "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
       "For tests: without the exchange, CPython's refusal must be what is left.");
   make_bound_method_type(m.module());
+  make_handed_methods(m.module());
   add_attribute_methods(m.module());
   make_walk_type(m.module());
   make_conversion_types(m.module());

@@ -243,6 +243,180 @@ def test_reads_go_through_the_next_class(impl):
     assert log == ["child"]
 
 
+class Reduced:
+    def __reduce_ex__(self, protocol):
+        return int, (protocol,)
+
+
+class Reads:
+    """Notes what is read of the names below."""
+
+    log: list = []
+
+    def __getattribute__(self, name):
+        if name in ("x", "child"):
+            Reads.log.append(name)
+        return super().__getattribute__(name)
+
+
+def test_nothing_is_written_into_the_class(impl):
+    class A(impl.nn.Module, Reads, Reduced):
+        pass
+
+    before = dict(vars(A))
+    a = A()
+    a.x = a.x = 1
+    assert a.x == 1 and dict(vars(A)) == before
+    assert A.__getattribute__ is Reads.__getattribute__
+    assert A.__reduce_ex__ is Reduced.__reduce_ex__
+    assert copy.copy(a) == 4
+
+
+def test_a_class_below_may_put_another_one_behind_module(impl):
+    class A(impl.nn.Module, Reads):
+        pass
+
+    class More(Reads):
+        def __getattribute__(self, name):
+            return 5 if name == "five" else super().__getattribute__(name)
+
+        def __reduce_ex__(self, protocol):
+            return int, (protocol,)
+
+    A().x = 1  # the class has been met
+
+    class B(A, More):
+        pass
+
+    b = B()
+    b.x = 1
+    Reads.log.clear()
+    assert (b.five, b.x, Reads.log) == (5, 1, ["x"])
+    assert copy.copy(b) == 4
+
+
+def test_a_class_in_front_reaches_the_one_behind(impl):
+    class M(impl.nn.Module, Reads):
+        def __getattribute__(self, name):
+            if name == "x":
+                Reads.log.append("M")
+            return super().__getattribute__(name)
+
+        def __reduce_ex__(self, protocol):
+            return super().__reduce_ex__(protocol)
+
+    m = M()
+    m.x = 1
+    Reads.log.clear()
+    assert m.x == 1 and Reads.log == ["M", "x"]
+    assert copy.copy(m).x == 1
+
+
+def test_a_class_behind_may_call_modules_own(impl):
+    """Module is asked by its name, and does not come back to the class behind it."""
+
+    class Calls:
+        def __getattribute__(self, name):
+            return impl.nn.Module.__getattribute__(self, name)
+
+        def __reduce_ex__(self, protocol):
+            return impl.nn.Module.__reduce_ex__(self, protocol)
+
+    class M(impl.nn.Module, Calls):
+        pass
+
+    m = M()
+    m.x, m.child = 1, impl.nn.ReLU()
+    assert m.x == 1 and m.child is m._modules["child"]
+    assert copy.copy(m).child is m.child
+
+
+def put(cls, name, function):
+    setattr(cls, name, function)
+
+
+def put_by_bases(cls, name, function):
+    """By another base in the place of a class behind Module."""
+    user = cls.__subclasses__()[0]
+    user.__bases__ = (user.__bases__[0], type("Other", (), {name: function}))
+
+
+@pytest.mark.parametrize("change", [put, put_by_bases])
+def test_reads_and_copies_of_a_class_that_changes(impl, change):
+    class Later:
+        pass
+
+    class M(impl.nn.Module, Later):
+        pass
+
+    class Deeper(M):
+        pass
+
+    modules = [M(), Deeper()]
+    for m in modules:
+        m.x, m.child = 1, impl.nn.ReLU()
+        assert (m.x, copy.copy(m).x) == (1, 1)
+
+    def reads(m, name):
+        log.append(name)
+        return object.__getattribute__(m, name)
+
+    bases, log = M.__bases__, []
+    change(Later, "__getattribute__", reads)
+    for m in modules:
+        log.clear()
+        assert (m.x, m.training, isinstance(m.child, impl.nn.ReLU)) == (1, True, True)
+        assert [k for k in log if k in ("x", "training", "child")] == ["x", "training", "child"]
+    M.__bases__ = bases
+    change(Later, "__reduce_ex__", lambda m, protocol: (int, (protocol,)))
+    assert [copy.copy(m) for m in modules] == [4, 4]
+    M.__bases__ = bases
+    for name in ("__getattribute__", "__reduce_ex__"):
+        if name in vars(Later):
+            delattr(Later, name)
+    log.clear()
+    assert [(m.x, copy.copy(m).x) for m in modules] == [(1, 1)] * 2 and not log
+
+
+def test_an_object_gets_a_class_with_others_behind(impl):
+    log = []
+
+    class Plain(impl.nn.Module):
+        pass
+
+    class M(impl.nn.Module, Reads, logging(log)):
+        pass
+
+    class OfObject(impl.nn.Module):
+        __getattribute__ = object.__getattribute__
+        __setattr__ = object.__setattr__
+
+    m = Plain()
+    m.x = 1
+    m.__class__ = M
+    Reads.log.clear()
+    m.x = 2
+    assert (m.x, Reads.log, log) == (2, ["x"], ["x"])
+    m.__class__ = OfObject
+    m.training = False
+    assert m.training is False and m.__dict__["training"] is False
+    m.__class__ = Plain
+    m.x = 3
+    assert (m.x, Reads.log, log) == (3, ["x"], ["x", "__class__"])
+
+
+def test_a_class_that_takes_the_reads_of_object_later(impl):
+    class M(impl.nn.Module):
+        pass
+
+    m = M()
+    m.child = child = impl.nn.ReLU()
+    M.__getattribute__ = object.__getattribute__
+    assert m.training is True and m.child is child and list(m._modules) == ["child"]
+    with raises(AttributeError, "'M' object has no attribute 'other'"):
+        m.other  # noqa: B018
+
+
 def test_a_metaclass_that_refuses_attributes(impl):
     class Closed(type):
         def __setattr__(cls, name, value):
@@ -256,11 +430,6 @@ def test_a_metaclass_that_refuses_attributes(impl):
         pass
 
     assert M().five == 5
-
-
-class Reduced:
-    def __reduce_ex__(self, protocol):
-        return int, (protocol,)
 
 
 def test_copies_and_pickles_ask_the_next_class(impl):

@@ -8,6 +8,7 @@
 
 #include "module/attributes/assignment.h"
 #include "module/attributes/reading.h"
+#include "module/bases_behind.h"
 #include "module/call.h"
 #include "module/class_info.h"
 #include "module/globals.h"
@@ -253,12 +254,9 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
   auto *sealed_type = reinterpret_cast<PyTypeObject *>(sealed.ptr());
   static PyMethodDef kGetattribute = {"__getattribute__", entry<module_getattribute>, METH_O,
                                       nullptr};
-  const auto getattribute =
-      py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, &kGetattribute));
-  if (!getattribute) {
-    throw py::error_already_set();
-  }
-  pin(sealed_type, names.getattribute);
+  const py::object getattribute = handed_method(
+      Virtual::getattribute,
+      py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, &kGetattribute)));
   for (const auto &[name, value] : attributes) {
     pin(sealed_type, name.ptr());
   }

@@ -68,7 +68,12 @@ ClassInfo ClassInfo::compute(PyTypeObject *type) {
       info.bits_ |= bit_of(method);
     }
   }
-  if (has_writes_behind(type)) {
+  for (const Virtual method : {Virtual::getattribute, Virtual::reduce_ex}) {
+    if (has_behind(type, method)) {
+      info.bits_ |= bit_of(method);
+    }
+  }
+  if (has_behind(type, Virtual::setattr) || has_behind(type, Virtual::delattr)) {
     info.bits_ |= bit_of(Virtual::setattr) | bit_of(Virtual::delattr);
   } else if (keeps_all_slots(type)) {
     info.bits_ |= kKeepsSlots;

@@ -72,8 +72,8 @@ PyObject *virtual_name(Virtual method);  // borrowed, interned
 // travel in registers.
 class ClassInfo {
 public:
-  // Is the attribute of the class not Module's own, or a write of attributes one that ends in a
-  // class behind Module?
+  // True if the attribute of the class is not Module's own, or if a class behind Module takes part
+  // in it (bases_behind.h).
   bool overrides(Virtual method) const { return bits_ & bit_of(method); }
   template <Virtual... methods>
   bool overrides_any() const {

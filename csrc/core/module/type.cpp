@@ -23,19 +23,6 @@ namespace modtree {
 
 namespace {
 
-// Has the class taken `__setattr__ = object.__setattr__`, or object's __getattribute__? CPython
-// then writes or reads the instance dict directly.
-bool takes_slots_of_object(PyTypeObject *type) {
-  if (type->tp_setattro == PyBaseObject_Type.tp_setattro) {
-    return true;
-  }
-  if (type->tp_getattro == module_tp_getattro) {
-    return false;
-  }
-  return type_lookup(type, names.getattribute)
-      .is(type_lookup(&PyBaseObject_Type, names.getattribute));
-}
-
 // TypeError for the first argument that Module.__init__ does not take (BEHAVIOUR 1.6).
 int raise_unexpected_arguments(PyObject *self_obj, PyObject *args, PyObject *keywords) {
   const char *class_name = type_short_name(Py_TYPE(self_obj));
@@ -366,6 +353,17 @@ PyType_Spec module_spec = {
 
 }  // namespace
 
+bool takes_slots_of_object(PyTypeObject *type) {
+  if (type->tp_setattro == PyBaseObject_Type.tp_setattro) {
+    return true;
+  }
+  if (type->tp_getattro == module_tp_getattro) {
+    return false;
+  }
+  return type_lookup(type, names.getattribute)
+      .is(type_lookup(&PyBaseObject_Type, names.getattribute));
+}
+
 PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   if (c_stack_ends()) {
     return nullptr;
@@ -381,9 +379,6 @@ PyObject *module_tp_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
   if (type->tp_getattro != module_tp_getattro ||
       (face_count &&
        (type->tp_call != module_tp_call || type->tp_setattro != module_tp_setattro))) {
-    if (bring_forward(type) < 0) {
-      return nullptr;
-    }
     take_native_slots(type);
   }
   if (is_reporting && note_new_instance(type) < 0) {

@@ -131,9 +131,9 @@ class Module(_C.ModuleBase):
 
     # CPython keeps the C slots when the class holds the very wrappers of the base.
     __init__ = _C.ModuleBase.__init__
-    __getattribute__ = _C.ModuleBase.__getattribute__
     __setattr__ = _C.ModuleBase.__setattr__
     __delattr__ = _C.ModuleBase.__delattr__
+    __getattribute__ = _C._module_getattribute
     __call__: Callable[..., Any] = _C.ModuleBase.__call__
     _wrapped_call_impl = __call__
     __signature__ = _CallSignature()

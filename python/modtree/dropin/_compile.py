@@ -8,7 +8,7 @@ import gc
 import importlib
 import inspect
 import warnings
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from modtree import _C
@@ -66,12 +66,28 @@ def _let_modules_change(dynamo: ModuleType) -> None:
     """
     effects = importlib.import_module(f"{dynamo.__name__}.side_effects").SideEffects
     ask_dynamo = effects.cls_supports_mutation_side_effects
-    native = vars(_C.ModuleBase)["__getattribute__"]
+    native = _C.ModuleBase.__getattribute__
 
     def cls_supports_mutation_side_effects(cls: type) -> bool:
-        return inspect.getattr_static(cls, "__getattribute__", None) is native or ask_dynamo(cls)
+        # Not by getattr_static(): a class behind Module may take part.
+        return type.__getattribute__(cls, "__getattribute__") is native or ask_dynamo(cls)
 
     effects.cls_supports_mutation_side_effects = staticmethod(cls_supports_mutation_side_effects)
+
+
+def _see_classes_behind_module(dynamo: ModuleType) -> None:
+    """Shows it a ``__getattribute__`` of a class behind Module. It looks through the dicts of
+    classes, where that of the native class comes first.
+    """
+    utils = importlib.import_module(f"{dynamo.__name__}.utils")
+    ask_dynamo = utils.class_has_getattribute
+
+    def class_has_getattribute(cls: Any) -> bool:  # of a value, too
+        if not isinstance(cls, type) or not issubclass(cls, _C.ModuleBase):
+            return ask_dynamo(cls)
+        return isinstance(type.__getattribute__(cls, "__getattribute__"), FunctionType)
+
+    utils.class_has_getattribute = class_has_getattribute
 
 
 def _expose_modules_before_compiling(dynamo: ModuleType) -> None:
@@ -161,6 +177,7 @@ def _name_functions_of_methods(variable: Any, source: Any) -> None:
 _STEPS = (
     _trace_torchs_own_functions,
     _let_modules_change,
+    _see_classes_behind_module,
     _leave_out_our_files,
     _expose_modules_before_compiling,
     _let_bound_methods_be_traced,

@@ -377,3 +377,25 @@ def test_one_compilation_for_all_instances():
     run_all(Net())
     run_all(before)
     assert counter.frame_count == 1
+
+
+class TenTimes:
+    def __getattribute__(self, name):
+        value = super().__getattribute__(name)
+        return 10 * value if name == "scale" else value
+
+
+@pytest.mark.parametrize("bases", [(TenTimes, nn.Module), (nn.Module, TenTimes)])
+def test_reads_of_a_class_around_module(bases):
+    class Scaled(*bases):
+        def __init__(self):
+            super().__init__()
+            self.scale = 3
+
+        def forward(self, x):
+            return x * self.scale
+
+    m = Scaled()
+    compiled = torch.compile(m, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(X), 30 * X)

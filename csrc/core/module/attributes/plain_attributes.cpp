@@ -8,6 +8,7 @@
 #include "module/adoption.h"
 #include "module/attributes/name_facts.h"
 #include "module/class_info.h"
+#include "module/type.h"
 
 namespace modtree {
 
@@ -63,12 +64,19 @@ py::object own_dict_descriptor(py::object descriptor, PyObject *name) {
 int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject *name,
                            PyObject *value) {
   const py::object used = own_dict_descriptor(std::move(descriptor), name);
-  PyTypeObject *type = Py_TYPE(module);
+  PyTypeObject *before = Py_TYPE(module);
   const int set = Py_TYPE(used.ptr())->tp_descr_set(used.ptr(), as_object(module), value);
-  if (face_count && Py_TYPE(module) != type) {
-    take_native_slots(Py_TYPE(module));  // of a class that need not have made a module
+  if (Py_TYPE(module) == before) {
+    return set;
   }
-  return set;
+  // As in tp_new, of a class that need not have made a module.
+  const auto type =
+      py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(module)));
+  if (face_count) {
+    take_native_slots(reinterpret_cast<PyTypeObject *>(type.ptr()));
+  }
+  const bool exposes = takes_slots_of_object(reinterpret_cast<PyTypeObject *>(type.ptr()));
+  return exposes && expose(module) < 0 ? -1 : set;
 }
 
 void raise_no_attribute(PyObject *self_obj, PyObject *name) {

@@ -7,6 +7,7 @@
 #include "module/bound_method.h"
 #include "module/class_info.h"
 #include "module/copy.h"
+#include "module/type.h"
 #include "module/uses.h"
 #include "python/native_section.h"
 
@@ -310,8 +311,16 @@ PyObject *module_getattr(PyObject *self_obj, PyObject *name) {
     }
     return nullptr;
   }
+  ModuleObject *module = as_module(self_obj);
+  if (is_compact(module->state) && !has_native_getattro(Py_TYPE(self_obj))) {
+    // A class that takes object's __getattribute__ later on reads nothing but the dict.
+    const SpecialName *special = find_special_name(name);
+    if (special && special->slot >= 0 && takes_slots_of_object(Py_TYPE(self_obj))) {
+      return get_slot_value(module, static_cast<Slot>(special->slot));
+    }
+  }
   PyObject *value;
-  if (find_registered(as_module(self_obj), name, &value) != 0) {
+  if (find_registered(module, name, &value) != 0) {
     return value;
   }
   raise_no_attribute(self_obj, name);
