@@ -8,7 +8,7 @@ from unittest.mock import MagicMock, Mock, call, patch
 
 import pytest
 from helpers.support import raises
-from helpers.util import param
+from helpers.util import param, tensor
 
 import modtree as mt
 
@@ -165,3 +165,143 @@ def test_the_question_may_change_the_module(impl):
     m.value = value = Changes()
     assert m._modules == {"value": value} and "value" not in m._buffers
     assert list(m._parameters) == ["flag"]
+
+
+# --- parameters, buffers and tensors
+
+
+class StandsFor:
+    """Says that it is of the class of another object, and passes everything on to that."""
+
+    def __init__(self, other):
+        object.__setattr__(self, "other", other)
+
+    @property
+    def __class__(self):
+        return type(self.other)
+
+    def __getattr__(self, name):
+        return getattr(self.other, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.other, name, value)
+
+
+def stand_in(impl, make, of):
+    if impl.leaves == "jax":
+        pytest.skip("an array is a parameter by its mark, not by its class")
+    return make(of)
+
+
+@pytest.fixture(params=[StandsFor, weakref.proxy], ids=["object", "proxy"])
+def make(request):
+    return request.param
+
+
+def test_what_stands_for_a_parameter_is_one(impl, make):
+    p = param(impl)
+    value = stand_in(impl, make, p)
+    m = impl.nn.Module()
+    m.register_buffer("buffer", tensor(impl))
+    m.assigned = m.buffer = value
+    m.register_parameter("registered", value)
+    assert list(m._parameters) == ["assigned", "buffer", "registered"]
+    assert not m._buffers and "assigned" not in m.__dict__
+    assert m.get_parameter("assigned") is m.assigned is value
+    entries = impl.nn.ParameterList([value]), impl.nn.ParameterDict({"a": value})
+    assert [list(each._parameters.values()) for each in entries] == [[value]] * 2
+
+
+def test_walks_over_what_stands_for_a_parameter(impl, make):
+    p = param(impl)
+    m = impl.nn.Module()
+    m.p = stand_in(impl, make, p)
+    assert list(m.state_dict()) == ["p"]
+    if make is weakref.proxy:
+        with pytest.raises(TypeError, match="unhashable"):
+            list(m.parameters())
+        return
+    assert list(m.parameters()) == [m.p]
+    m.requires_grad_(False)
+    assert p.requires_grad is False
+    p.grad = tensor(impl)
+    m.zero_grad()
+    assert p.grad is None
+
+
+def test_loads_into_what_stands_for_a_parameter(impl, make):
+    p = impl.nn.Parameter(impl.lib.zeros(2))
+    m = impl.nn.Module()
+    m.p = value = stand_in(impl, make, p)
+    m.load_state_dict({"p": impl.lib.ones(2)})
+    assert p.tolist() == [1, 1] and m.p is value
+    with pytest.raises(RuntimeError, match="size mismatch for p"):
+        m.load_state_dict({"p": impl.lib.ones(3)})
+    m.load_state_dict({"p": impl.lib.zeros(2)}, assign=True)
+    assert p.tolist() == [1, 1] and m.p.tolist() == [0, 0]
+    assert type(m._parameters["p"]) is type(p)
+
+
+def test_conversions_of_a_proxy_of_a_parameter(impl):
+    p = param(impl)
+    m = impl.nn.Module()
+    m.p = stand_in(impl, weakref.proxy, p)
+    m.double()
+    assert type(m.p) is type(p) and m.p.dtype is impl.lib.float64
+    assert p.dtype is impl.lib.float32
+
+
+def test_what_stands_for_a_tensor_may_be_a_buffer(impl, make):
+    t = tensor(impl)
+    value = stand_in(impl, make, t)
+    m = impl.nn.Module()
+    m.register_buffer("buffer", value)
+    m.register_buffer("other", None)
+    m.plain = m.other = value
+    assert list(m._buffers.values()) == [value, value] and m.__dict__["plain"] is value
+    with raises(TypeError, "to parameter 'p'"):
+        m.register_parameter("p", value)
+    m.p = param(impl)
+    with raises(TypeError, "as parameter 'p'"):
+        m.p = value
+    assert list(m.state_dict()) == ["p", "buffer", "other"]
+
+
+def test_what_stands_for_a_buffer_is_one(impl, make):
+    if impl.leaves == "jax":
+        pytest.skip("arrays say nothing of themselves")
+    t = impl.nn.Buffer(tensor(impl))
+    m = impl.nn.Module()
+    m.buffer = value = make(t)
+    assert list(m._buffers.values()) == [value]
+
+
+def test_a_mock_with_the_spec_of_a_parameter(impl):
+    m = impl.nn.Module()
+    m.p = p = stand_in(impl, lambda _: Mock(spec=impl.nn.Parameter, grad_fn=None), None)
+    m.register_parameter("q", p)
+    assert list(m._parameters) == ["p", "q"] and list(m.parameters()) == [p]
+    m.zero_grad()
+    m.requires_grad_(False)
+    p.requires_grad_.assert_called_with(False)
+
+
+def test_a_tensor_of_a_class_that_says_parameter(impl):
+    if impl.leaves == "jax":
+        pytest.skip("arrays have no subclasses")
+
+    class Says(impl.lib.Tensor):
+        __class__ = property(lambda self: type(param(impl)))
+
+    m = impl.nn.Module()
+    m.p = value = tensor(impl).as_subclass(Says)
+    assert isinstance(value, impl.nn.Parameter) and m._parameters == {"p": value}
+
+
+def test_reports_look_at_each_value_for_itself(ours):
+    if ours.leaves == "jax":
+        pytest.skip("arrays have no class of their own")
+    m = ours.nn.Module()
+    m._parameters["other"] = StandsFor(object())
+    m.p = StandsFor(param(ours))
+    assert "1 + ?" in str(mt.summary(m))  # one is known, and one is not

@@ -94,16 +94,39 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
       return facts;
     }
     facts.is_foreign_module = answer.is(py::handle(Py_True));
-    facts.may_claim_class = may_claim_class(type);
   } else {
     facts.family = native_family(found);
     facts.are_parameters = facts.family->are_parameters(type);
     facts.by_identity = facts.family->is_told_by_address() || is_by_identity(*facts.family, type);
   }
+  facts.may_claim_class = may_claim_class(type);
   if (!may_change) {
     type_facts.store(type, version, facts);
   }
   return facts;
+}
+
+// The facts that tell what a value is, by its type or by its `__class__`. -1 on error.
+int find_facts(const TypeFacts &of_type, PyObject *value, TypeFacts *facts) {
+  *facts = of_type;
+  if (of_type.family || !of_type.may_claim_class) {
+    return !of_type.family && PyErr_Occurred() ? -1 : 0;
+  }
+  PyObject *found;
+  if (optional_attr(value, names.class_, &found) < 0) {
+    return -1;
+  }
+  const auto claimed = py::reinterpret_steal<py::object>(found);
+  if (!claimed || !PyType_Check(claimed.ptr())) {
+    return 0;
+  }
+  const TypeFacts told = facts_of_type(reinterpret_cast<PyTypeObject *>(claimed.ptr()));
+  if (!told.family && PyErr_Occurred()) {
+    return -1;
+  }
+  facts->family = told.family ? told.family->by_names() : nullptr;
+  facts->is_foreign_module = told.is_foreign_module;
+  return 0;
 }
 
 }  // namespace
@@ -161,11 +184,10 @@ TensorFamily *FamilyMemo::known_slowly(PyObject *value) {
 }
 
 int family_of(PyObject *value, TensorFamily **family) {
-  *family = family_of_type(Py_TYPE(value));
-  if (*family) {
-    return 1;
-  }
-  return PyErr_Occurred() ? -1 : 0;
+  TypeFacts facts;
+  const int found = find_facts(facts_of_type(Py_TYPE(value)), value, &facts);
+  *family = facts.family;
+  return found < 0 ? -1 : *family != nullptr;
 }
 
 int is_tensor_like(PyObject *value) {
@@ -187,11 +209,14 @@ int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family) {
   return value_kind_by(facts_of_type(Py_TYPE(value)), value, kind, family);
 }
 
-int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, TensorFamily **family) {
+int value_kind_by(const TypeFacts &of_type, PyObject *value, ValueKind *kind,
+                  TensorFamily **family) {
+  TypeFacts facts;
+  const int found = find_facts(of_type, value, &facts);
   *family = facts.family;
-  if (!*family) {
+  if (found < 0 || !*family) {
     *kind = facts.is_foreign_module ? ValueKind::foreign_module : ValueKind::other;
-    return PyErr_Occurred() ? -1 : 0;
+    return found;
   }
   int answer = (*family)->is_parameter(value);
   if (answer < 0) {

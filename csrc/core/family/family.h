@@ -34,6 +34,10 @@ public:
   // the type does not change; false where only is_parameter() tells. Runs no Python code.
   virtual bool are_parameters(PyTypeObject *) { return false; }
 
+  // The family for values that are its tensors by their `__class__` alone: one that asks for names,
+  // whatever the values are in memory.
+  virtual TensorFamily *by_names() { return this; }
+
   // What is it?
   virtual int is_parameter(PyObject *tensor) = 0;      // isinstance(tensor, Parameter)
   virtual int is_buffer(PyObject *tensor) = 0;         // isinstance(tensor, Buffer)
@@ -158,7 +162,8 @@ public:
 // does that for you.
 TensorFamily *family_of_type(PyTypeObject *type);
 
-// 1 and *family set; 0 when `value` is no tensor; -1 with an error set.
+// 1 and *family set; 0 when `value` is no tensor, by its type or by its `__class__`, which
+// isinstance() believes as well; -1 with an error set.
 int family_of(PyObject *value, TensorFamily **family);
 
 // family_of() for many values, most of which are of one of two types: parameters and buffers.
@@ -239,7 +244,8 @@ enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
 // -1 with an error set on failure. *family is null for a value that is no tensor.
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 // The same when facts_of_type() of the value was asked already.
-int value_kind_by(const TypeFacts &facts, PyObject *value, ValueKind *kind, TensorFamily **family);
+int value_kind_by(const TypeFacts &of_type, PyObject *value, ValueKind *kind,
+                  TensorFamily **family);
 
 // The switch of modtree.__future__, which holds for tensors of all families; -1 on error.
 int own_switch(ConversionSwitch which);

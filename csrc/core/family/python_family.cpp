@@ -101,8 +101,9 @@ public:
     if (reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()) {
       return 1;
     }
-    return common_names_ && !PyObject_TypeCheck(
-                                tensor, reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
+    return common_names_ && !facts_of_type(Py_TYPE(tensor)).may_claim_class &&
+                   !PyObject_TypeCheck(tensor,
+                                       reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
                ? has_mark(tensor, names.is_param)
                : truth_of(call(is_parameter_, tensor));
   }

@@ -58,10 +58,19 @@ public:
     return PyType_IsSubtype(type, parameter_type()) != 0;
   }
 
+  TensorFamily *by_names() override {
+    static TensorFamily *by_names = new_python_family(object);  // lives for ever, as this one does
+    return by_names;
+  }
+
   int is_parameter(PyObject *tensor) override {
     PyTypeObject *type = Py_TYPE(tensor);
     if (type == parameter_type() || PyType_IsSubtype(type, parameter_type())) {
       return 1;
+    }
+    if (facts_of_type(type).may_claim_class) {
+      const py::object answer = call("is_parameter", tensor);
+      return answer ? PyObject_IsTrue(answer.ptr()) : -1;
     }
     return has_mark(tensor, g_is_param);
   }

@@ -71,7 +71,7 @@ def _name(func: Any) -> str:
 
 
 def _advice(value: Any) -> str:
-    if families.find(type(value)) is None:
+    if families.family_of(value) is None:
         return ""
     return " (for tensors of torch, use torch.func.vmap)"
 

@@ -125,8 +125,22 @@ def _answer(cls: type) -> Any:
 
 
 def family_of(value: Any) -> TensorFamily | None:
-    """The family of a value; None when it is no tensor."""
-    cls = type(value)
+    """The family of a value; None when it is no tensor, by its type or by its ``__class__``, which
+    ``isinstance()`` believes as well.
+    """
+    family = family_of_type(type(value))
+    if family is None:
+        try:
+            claimed = value.__class__
+        except Exception:  # what a proxy refers to is gone
+            return None
+        if claimed is not type(value) and isinstance(claimed, type):
+            return family_of_type(claimed)
+    return family
+
+
+def family_of_type(cls: type) -> TensorFamily | None:
+    """The family of all values of a type; runs no code of theirs."""
     try:
         if cls in _found:
             return _found[cls]

@@ -60,6 +60,8 @@ class NumpyFamily(base.TensorFamily):
         return Buffer(data, persistent=persistent)
 
     def can_set_data(self, tensor: Any, other: Any) -> bool:
+        if not issubclass(type(tensor), Tensor):  # it only says so
+            return False
         return isinstance(other, Tensor) and other.is_meta == tensor.is_meta
 
     def to_numpy(self, tensor: Any) -> Any:

@@ -41,7 +41,7 @@ def _stacked(models: list[Any], entries: str) -> dict[str, Any]:
 
 
 def _stack(tensors: list[Any]) -> Any:
-    family = families.find(type(tensors[0]))
+    family = families.family_of(tensors[0])
     if family is None:
         raise TypeError(f"stack_module_state: {type(tensors[0])} is of no library of tensors")
     if not any(family.has_grad_fn(t) for t in tensors):

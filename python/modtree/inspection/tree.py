@@ -277,7 +277,6 @@ class _LeafReader:
     def __init__(self) -> None:
         self._seen: dict[int, str] = {}
         self._alive: list[Any] = []
-        self._families: dict[type, Any] = {}
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
     def leaves_of(self, module: Any, path: str) -> list[Leaf]:
@@ -299,10 +298,7 @@ class _LeafReader:
         if first_path is None:
             self._seen[id(value)] = path
             self._alive.append(value)
-        try:
-            family = self._families[type(value)]
-        except KeyError:
-            family = self._families[type(value)] = family_of(value)
+        family = family_of(value)
         if family is None:  # written into the registry past all checks
             dtype = type(value).__name__
             return Leaf(name, path, kind, None, dtype, 0, 0, False, persistent, first_path)

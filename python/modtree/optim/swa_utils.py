@@ -168,7 +168,7 @@ class AveragedModel(Module):
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        family = families.find(type(next(_tensors(model), None)))
+        family = families.family_of(next(_tensors(model), None))
         library: Any = importlib.import_module("modtree")
         if family is not None:
             library = family.library("AveragedModel")

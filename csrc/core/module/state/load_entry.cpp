@@ -109,7 +109,7 @@ PyObject *of_same_library(const LoadEntry &entry, PyObject *source) {
   if (is_tensor < 0) {
     return nullptr;
   }
-  if (!is_tensor || family == entry.family) {
+  if (!is_tensor || family->object.is(entry.family->object)) {
     return Py_NewRef(source);
   }
   return PyObject_CallMethod(entry.family->object.ptr(), "converted", "O", source);

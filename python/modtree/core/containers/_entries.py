@@ -10,7 +10,7 @@ from modtree.core import families
 
 def as_entry(value: Any) -> Any:
     """``value`` as it is stored: a tensor that is no parameter becomes one, all else stays."""
-    family = families.find(type(value))
+    family = families.family_of(value)
     if family is None or family.is_parameter(value):
         return value
     return family.make_parameter(value, True)
@@ -18,12 +18,12 @@ def as_entry(value: Any) -> Any:
 
 def is_tensor(value: Any) -> bool:
     """Is it a tensor of any library?"""
-    return families.find(type(value)) is not None
+    return families.family_of(value) is not None
 
 
 def describe(label: str, value: Any, *, by_type_name: bool) -> str:
     """The line of one entry: kind, dtype (or the name of the tensor type) and size."""
-    family = families.find(type(value))
+    family = families.family_of(value)
     if family is None:
         return f"  ({label}): Object of type: {type(value).__name__}"
     kind = "Parameter" if family.is_parameter(value) else "Tensor"

@@ -86,7 +86,7 @@ def shape_of(value: Any) -> Shape:
     """The shape of a tensor that has one; None of anything else."""
     if type(value) is KnownShape:
         return value.shape
-    family = families.family_of(value)
+    family = families.family_of_type(type(value))
     if family is None or family.is_uninitialized(value):
         return None
     return tuple(family.shape(value))
@@ -94,7 +94,7 @@ def shape_of(value: Any) -> Shape:
 
 def library_of(tensor: Any) -> str:
     """The library that makes tensors for a module with this one."""
-    family = families.family_of(tensor)
+    family = families.family_of_type(type(tensor))
     return "torch" if family is not None and family.name == "torch" else "modtree"
 
 

@@ -120,7 +120,7 @@ class ModelKeys:
 
 def is_meta(value: Any) -> bool:
     """Is it a tensor on meta?"""
-    family = families.family_of(value)
+    family = families.family_of_type(type(value))
     return family is not None and not family.is_uninitialized(value) and family.is_meta(value)
 
 

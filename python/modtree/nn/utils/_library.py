@@ -13,7 +13,7 @@ __all__ = ["family_of", "hooks_named", "is_tensor", "library_of", "no_grad", "un
 
 def is_tensor(value: Any) -> bool:
     """Is it a tensor of a library that modules may hold?"""
-    return families.find(type(value)) is not None
+    return families.family_of(value) is not None
 
 
 def family_of(tensor: Any) -> Any:
@@ -22,7 +22,7 @@ def family_of(tensor: Any) -> Any:
     Raises:
         TypeError: it is none.
     """
-    family = families.find(type(tensor))
+    family = families.family_of(tensor)
     if family is None:
         raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
     return family

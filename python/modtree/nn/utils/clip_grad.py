@@ -25,7 +25,7 @@ __all__ = [
 
 
 def _listed(tensors: Any) -> list[Any]:
-    return [tensors] if families.find(type(tensors)) is not None else list(tensors)
+    return [tensors] if families.family_of(tensors) is not None else list(tensors)
 
 
 def _grads(parameters: list[Any], caller: str) -> list[Any]:

@@ -39,7 +39,7 @@ _ABSENT: Any = object()
 
 
 def _check_tensor(value: Any, what: str) -> None:
-    if value is not _ABSENT and value is not None and families.find(type(value)) is None:
+    if value is not _ABSENT and value is not None and families.family_of(value) is None:
         raise TypeError(f"{what} is not an instance of Tensor: {type(value).__name__}")
 
 

@@ -67,7 +67,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
         >>> net.bias.tolist()
         [6.0, 7.0]
     """
-    family = families.find(type(vec))
+    family = families.family_of(vec)
     if family is None:
         raise TypeError(f"vector_to_parameters: expected a tensor, but got: {no_tensor(vec)}")
     params = list(parameters)
@@ -88,7 +88,7 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
 
 
 def _family_of(tensor: Any, caller: str) -> Any:
-    family = families.find(type(tensor))
+    family = families.family_of(tensor)
     if family is None:
         raise TypeError(f"{caller}: expected tensors, got {no_tensor(tensor)}")
     return family
