@@ -378,6 +378,33 @@ def test_reads_and_copies_of_a_class_that_changes(impl, change):
     assert [(m.x, copy.copy(m).x) for m in modules] == [(1, 1)] * 2 and not log
 
 
+def test_a_class_behind_of_which_one_below_is_in_front(impl):
+    """It stands right behind Module, in front of what Module is derived from."""
+    log = []
+
+    class Behind(logging(log), Reduced):
+        def __getattribute__(self, name):
+            if name in ("x", "child"):
+                log.append(f"get {name}")
+            return super().__getattribute__(name)
+
+        def eval(self):
+            raise AssertionError("Module has one")
+
+    class Front(Behind):
+        def __reduce_ex__(self, protocol):
+            return super().__reduce_ex__(protocol)
+
+    class M(Front, impl.nn.Module, Behind):
+        pass
+
+    m = M()
+    log.clear()
+    m.x, m.child = 1, impl.nn.ReLU()
+    assert m.x == 1 and copy.copy(m) == 4 and not m.eval().training
+    assert log == ["x", "get x", "training"]
+
+
 def test_an_object_gets_a_class_with_others_behind(impl):
     log = []
 

@@ -257,6 +257,8 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
   const py::object getattribute = handed_method(
       Virtual::getattribute,
       py::reinterpret_steal<py::object>(PyDescr_NewMethod(module_base_type, &kGetattribute)));
+  const py::object reduce_ex =
+      handed_method(Virtual::reduce_ex, type_lookup(module_base_type, names.reduce_ex));
   for (const auto &[name, value] : attributes) {
     pin(sealed_type, name.ptr());
   }
@@ -288,6 +290,7 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
   }
   // Under the two-step slot CPython asks for it first, and for __getattr__ then.
   store(module_base_type, names.getattribute, getattribute.ptr());
+  store(module_base_type, names.reduce_ex, reduce_ex.ptr());
   PyType_Modified(module_base_type);
   seal_adopted_class(module_base_type);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/bases_behind.h"
 
+#include "module/attributes/plain_attributes.h"
 #include "python/call.h"
 #include "python/dict_lookup.h"
 #include "python/native_section.h"
@@ -17,10 +18,36 @@ struct HandedMethod {
 
 PyTypeObject *handed_type = nullptr;
 
-// super(Module, asked), where `asked` is a module or its class.
-py::object next_after_module(PyObject *asked) {
-  return call(reinterpret_cast<PyObject *>(&PySuper_Type),
-              reinterpret_cast<PyObject *>(module_base_type), asked);
+// What the first class behind Module that Python code made has under the name, or null: `object` is
+// behind every module. Modtree's own Module stands apart from the native base, and both may have
+// others between them.
+py::object find_behind(PyTypeObject *type, PyObject *name) {
+  // Comparing odd keys in the dict of a class may run code that takes the type from its object.
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  const py::object mro = mro_of(type);
+  if (!mro) {
+    PyErr_Clear();
+    return py::object();
+  }
+  const PyTypeObject *module_class = module_class_of(type);
+  bool is_behind = false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro.ptr()); ++i) {
+    auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(mro.ptr(), i));
+    if (is_behind && base != module_base_type && PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)) {
+      if (PyObject *found = dict_get_str(base->tp_dict, name)) {
+        return py::reinterpret_borrow<py::object>(found);
+      }
+    }
+    is_behind = is_behind || base == module_class;
+  }
+  return py::object();
+}
+
+// What super(Module, module) makes of it; of the class where `module` is null. New reference.
+PyObject *bind(const py::object &found, PyObject *module, PyTypeObject *type) {
+  const descrgetfunc get = Py_TYPE(found.ptr())->tp_descr_get;
+  return get ? get(found.ptr(), module, reinterpret_cast<PyObject *>(type))
+             : Py_NewRef(found.ptr());
 }
 
 PyObject *get_handed(PyObject *self_obj, PyObject *module, PyObject *owner) {
@@ -30,9 +57,10 @@ PyObject *get_handed(PyObject *self_obj, PyObject *module, PyObject *owner) {
   if (of && PyType_Check(of) && PyType_IsSubtype(type, module_base_type)) {
     // Finding the facts may run code that takes the type from its object.
     const auto keep = py::reinterpret_borrow<py::object>(of);
-    if (class_info(type).overrides(self->method) && has_behind(type, self->method)) {
-      const py::object next = next_after_module(module ? module : of);
-      return next ? PyObject_GetAttr(next.ptr(), virtual_name(self->method)) : nullptr;
+    if (class_info(type).overrides(self->method)) {
+      if (const py::object found = find_behind(type, virtual_name(self->method))) {
+        return bind(found, module, type);
+      }
     }
   }
   return Py_TYPE(self->native)->tp_descr_get(self->native, module, owner);
@@ -51,32 +79,10 @@ PyType_Spec handed_spec = {
     handed_slots,
 };
 
-// True if the first class behind Module that was made by Python code has the name: `object` is
-// behind every module.
-bool found_behind(PyTypeObject *type, PyObject *name) {
-  const py::object mro = mro_of(type);
-  if (!mro) {
-    PyErr_Clear();
-    return false;
-  }
-  bool is_behind = false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro.ptr()); ++i) {
-    auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(mro.ptr(), i));
-    if (is_behind && PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE) &&
-        class_dict_get(base, name)) {
-      return true;
-    }
-    is_behind = is_behind || base == module_base_type;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool has_behind(PyTypeObject *type, Virtual method) {
-  // Comparing odd keys in the dict of a class may run code that takes the type from its object.
-  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
-  return found_behind(type, virtual_name(method));
+  return static_cast<bool>(find_behind(type, virtual_name(method)));
 }
 
 bool hands_writes_on(PyTypeObject *type) {
@@ -87,13 +93,17 @@ bool hands_writes_on(PyTypeObject *type) {
 }
 
 int hand_write_on(ModuleObject *module, PyObject *name, PyObject *value) {
-  const py::object next = next_after_module(as_object(module));
-  if (!next) {
+  PyTypeObject *type = Py_TYPE(module);
+  const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
+  const py::object found = find_behind(type, value ? names.setattr : names.delattr);
+  if (!found) {
+    return value ? assign_plain(module, name, value) : delete_plain(module, name);
+  }
+  const auto method = py::reinterpret_steal<py::object>(bind(found, as_object(module), type));
+  if (!method) {
     return -1;
   }
-  const py::object done = value ? call_method(next, "__setattr__", name, value)
-                                : call_method(next, "__delattr__", name);
-  return done ? 0 : -1;
+  return (value ? call(method, name, value) : call(method, name)) ? 0 : -1;
 }
 
 py::object handed_method(Virtual method, const py::object &native) {
@@ -113,11 +123,7 @@ void make_handed_methods(py::handle m) {
     return handed_method(method, type_lookup(module_base_type, virtual_name(method)));
   };
   m.attr("_module_getattribute") = of_base(Virtual::getattribute);
-  if (PyDict_SetItem(module_base_type->tp_dict, virtual_name(Virtual::reduce_ex),
-                     of_base(Virtual::reduce_ex).ptr()) < 0) {
-    throw py::error_already_set();
-  }
-  PyType_Modified(module_base_type);
+  m.attr("_module_reduce_ex") = of_base(Virtual::reduce_ex);
 }
 
 }  // namespace modtree

@@ -26,8 +26,7 @@ int hand_write_on(ModuleObject *module, PyObject *name, PyObject *value);
 // error_already_set.
 py::object handed_method(Virtual method, const py::object &native);
 
-// Puts one in the place of `__reduce_ex__` of the native base, and on `m` one for
-// `__getattribute__` of Module.
+// Puts those of modtree's own Module on `m`.
 void make_handed_methods(py::handle m);
 
 }  // namespace modtree

@@ -137,6 +137,10 @@ bool is_of_module_class(PyObject *attribute, Virtual method) {
   return false;
 }
 
+PyTypeObject *module_class_of(PyTypeObject *type) {
+  return own_class && PyType_IsSubtype(type, own_class) ? own_class : module_base_type;
+}
+
 void seal_module_class(PyTypeObject *module_class) {
   seal(own_attributes, &own_class, module_class);
 }

@@ -177,6 +177,9 @@ bool is_of_module_class(PyObject *attribute, Virtual method);
 // modtree.core.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
 
+// The class of the type's MRO that stands for torch's Module: the sealed one, or the native base.
+PyTypeObject *module_class_of(PyTypeObject *type);
+
 // Declares a second class whose attributes do not count as overrides (adoption.h).
 void seal_adopted_class(PyTypeObject *module_class);
 

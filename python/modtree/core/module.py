@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from types import MethodDescriptorType
 from typing import Any, TypeVar
 
 from modtree import _C, _imports
@@ -134,6 +135,7 @@ class Module(_C.ModuleBase):
     __setattr__ = _C.ModuleBase.__setattr__
     __delattr__ = _C.ModuleBase.__delattr__
     __getattribute__ = _C._module_getattribute
+    __reduce_ex__ = _C._module_reduce_ex
     __call__: Callable[..., Any] = _C.ModuleBase.__call__
     _wrapped_call_impl = __call__
     __signature__ = _CallSignature()
@@ -392,6 +394,10 @@ class Module(_C.ModuleBase):
         return sorted(name for name in names if not name[0].isdigit())
 
 
+# Another class may stand between Module and its base in an MRO. It is behind all of this one.
+for _name, _method in vars(_C.ModuleBase).items():
+    if isinstance(_method, MethodDescriptorType) and _name not in vars(Module):
+        setattr(Module, _name, _method)
 _C._seal_module_class(Module)
 
 
