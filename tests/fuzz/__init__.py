@@ -7,6 +7,7 @@ The operations stand in ``tree.py``, ``whole.py``, ``state.py``, ``hooks.py``, `
 ``containers.py``; an argument is of a kind (``kinds.py``), which draws it on torch's side and finds
 the object in each world (``world.py``). ``observe.py`` shows values and trees without their
 implementation, ``outcomes.py`` compares, ``allowed.py`` lists what docs/compat.md allows to differ,
-and ``minimise.py`` shrinks a program that differs. ``tests/package/test_fuzz.py`` runs some
-hundreds of programs; ``tools/fuzz_differential`` as many as asked for.
+and ``minimise.py`` shrinks a program that differs. ``mixins.py`` has programs of its own,
+of classes around Module. ``tests/package/test_fuzz.py`` runs some hundreds of programs;
+``tools/fuzz_differential`` as many as asked for.
 """

@@ -4,7 +4,8 @@
 ``python -m fuzz.differential --rounds 1000 --seed 0`` (``tools/fuzz_differential`` sets the paths)
 runs that many programs and prints each kind of difference once, with the shortest program that
 shows it. With ``--operations`` it runs that many lines of each operation instead
-(``fuzz/operations``); names may be patterns, such as ``'linalg.*'``.
+(``fuzz/operations``); names may be patterns, such as ``'linalg.*'``. With ``--mixins`` it runs
+programs of classes before and behind Module (``fuzz/mixins.py``), with ``--dropin`` under that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 # Importing them enters their operations.
-from . import classes, containers, copies, hooks, rare, state, tree, whole  # noqa: F401
+from . import classes, containers, copies, hooks, mixins, rare, state, tree, whole  # noqa: F401
 from .allowed import SEEN, allowed, avoided
 from .minimise import minimise
 from .operations import run as operations
@@ -195,11 +196,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--structures", action="store_true", help="modules with plain attributes in modtree.jax"
     )
+    parser.add_argument(
+        "--mixins", action="store_true", help="programs of classes around Module (fuzz/mixins.py)"
+    )
+    parser.add_argument("--dropin", action="store_true", help="those under the drop-in")
     given = parser.parse_args(arguments)
     if given.structures:
         from . import structures  # needs jax
 
         return min(structures.report(given.seed, given.rounds, given.steps, given.seconds), 1)
+    if given.mixins:
+        return 1 if mixins.report(given.seed, given.rounds, given.most, given.dropin) else 0
     if given.operations is not None:
         return 1 if operations.report(given.operations, given.seed, given.rounds, given.most) else 0
     began, done, steps = time.monotonic(), 0, 0

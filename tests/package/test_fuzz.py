@@ -32,6 +32,25 @@ def test_same_as_torch(differential, kind, first):
         assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize("kind", ["modtree", "modtree-torch"])
+@pytest.mark.parametrize("first", range(0, SEEDS, 2 * GROUP))
+def test_classes_around_module(differential, kind, first):
+    for seed in range(first, first + 2 * GROUP):
+        found = differential.mixins.compare(kind, differential.mixins.draw_program(seed))
+        assert found is None, f"seed {seed}\n{found}"
+
+
+def test_classes_around_module_under_the_dropin(differential):
+    seeds = range(60)
+    plain, native = (
+        differential.mixins.in_process(seeds, *launcher)
+        for launcher in ((), ("-m", "modtree", "run"))
+    )
+    for seed, theirs, ours in zip(seeds, plain, native, strict=True):
+        found = differential.mixins.difference(differential.mixins.draw_program(seed), theirs, ours)
+        assert found is None, f"seed {seed}\n{found}"
+
+
 def test_programs_are_varied(differential):
     """Nearly all operations are drawn, and programs do not end early."""
     from fuzz.program import OPERATIONS

@@ -34,7 +34,7 @@ py::object find_behind(PyTypeObject *type, PyObject *name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro.ptr()); ++i) {
     auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(mro.ptr(), i));
     if (is_behind && base != module_base_type && PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)) {
-      if (PyObject *found = dict_get_str(base->tp_dict, name)) {
+      if (PyObject *found = class_dict_get(base, name)) {
         return py::reinterpret_borrow<py::object>(found);
       }
     }
