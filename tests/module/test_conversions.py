@@ -530,6 +530,35 @@ def test_arguments_of_compile(impl):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_compiled_reads_of_a_class_behind(impl, is_behind):
+    if impl.leaves != "torch":
+        pytest.skip("compiles with torch.compile")
+
+    class TenTimes:
+        def __getattribute__(self, name):
+            value = super().__getattribute__(name)
+            return 10 * value if name == "scale" else value
+
+    bases = (impl.nn.Module, TenTimes) if is_behind else (TenTimes, impl.nn.Module)
+
+    class Scaled(*bases):
+        def __init__(self):
+            super().__init__()
+            self.scale = 3
+
+        def forward(self, x):
+            return x * self.scale
+
+    impl.lib._dynamo.reset()
+    m, x = Scaled(), impl.lib.ones(1)
+    assert m(x).item() == 30
+    # dynamo looks through the dicts of classes, where Module's comes first (docs/compat.md).
+    found = impl.lib.compile(m, backend="eager")(x).item()
+    assert found == (3 if is_behind and not impl.is_torch else 30)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_compile_with_torch_leaves_compiles_each_forward(impl):
     if impl.leaves != "torch":
         pytest.skip("compiles with torch.compile")
