@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 Step = tuple[Any, ...]
@@ -348,7 +350,9 @@ def shortest(steps: list[Step], differs: Callable[[list[Step]], str | None]) -> 
 def in_process(seeds: range, *launcher: str) -> list[list[str]]:
     """What torch's Module, or the drop-in's, gives for the programs of some seeds."""
     command = [sys.executable, *launcher, "-m", "fuzz.mixins", str(seeds.start), str(seeds.stop)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     return json.loads(run.stdout.splitlines()[-1])
 
 
