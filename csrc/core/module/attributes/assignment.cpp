@@ -333,7 +333,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
                                    const TypeFacts &facts) {
   ValueKind kind;
   TensorFamily *family;
-  if (value_kind_by(facts, value, &kind, &family) < 0) {
+  // A module is not asked for its `__class__`.
+  const bool is_module = facts.may_claim_class && class_info_of(value).is_module();
+  if (value_kind_by(is_module ? TypeFacts() : facts, value, &kind, &family) < 0) {
     return -1;
   }
   if (kind == ValueKind::parameter) {
@@ -354,9 +356,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
                      value, name);
   }
   if (!family) {
-    const int is_child = class_info_of(value).is_module() ? 1
-                         : facts.may_claim_class          ? passes_for_module(value)
-                                                          : 0;
+    const int is_child = is_module || class_info_of(value).is_module() ? 1
+                         : facts.may_claim_class                       ? passes_for_module(value)
+                                                                       : 0;
     if (is_child != 0) {
       return is_child < 0 ? -1 : assign_module(module, name, value);
     }
