@@ -14,6 +14,7 @@ from helpers.limits import HANGS_AFTER
 import modtree
 from modtree import _C
 
+assert modtree.Tensor, "loads the NumPy side"
 CLASSES = [name for name, value in _C._installed().items() if isinstance(value, type)]
 FUNCTIONS = [
     name for name, value in _C._installed().items() if name not in CLASSES and callable(value)
