@@ -26,29 +26,14 @@ def d(lib):
     [
         lambda d, lib: d.Normal(0.0, -1.0),
         lambda d, lib: d.Normal(float("nan"), 1.0),
-        lambda d, lib: d.Gamma(lib.tensor([1.0, 0.0]), 1.0),
         lambda d, lib: d.Bernoulli(1.5),
         lambda d, lib: d.Categorical(lib.tensor([0.5, -0.5, 1.0])),
-        lambda d, lib: d.Dirichlet(lib.tensor([[1.0, 0.0]])),
-        lambda d, lib: d.Poisson(-1.0),
-        lambda d, lib: d.Binomial(-1, lib.tensor(0.5)),
         lambda d, lib: d.Uniform(1.0, 0.0),
-        lambda d, lib: d.Geometric(lib.tensor([0.5, 1.2])),
-        lambda d, lib: d.MultivariateNormal(lib.zeros(2), -lib.eye(2)),
-        lambda d, lib: d.MultivariateNormal(lib.zeros(2), scale_tril=lib.ones(2, 2)),
-        lambda d, lib: d.LogNormal(0.0, 0.0),
-        lambda d, lib: d.Pareto(1.0, 0.0),
-        lambda d, lib: d.StudentT(0.0),
     ],
 )
 def test_invalid_parameters(d, lib, make):
     with pytest.raises(ValueError, match="Expected parameter .* but found invalid values"):
         make(d, lib)
-
-
-def test_geometric_needs_a_chance(d, lib):
-    with pytest.raises(ValueError, match="to be positive but found invalid values"):
-        d.Geometric(lib.tensor([0.5, 0.0]))
 
 
 @pytest.mark.parametrize(
@@ -59,39 +44,9 @@ def test_geometric_needs_a_chance(d, lib):
         (lambda d, lib: d.Bernoulli(probs=0.5, logits=0.0), ValueError),
         (lambda d, lib: d.Categorical(lib.ones(2), lib.ones(2)), ValueError),
         (lambda d, lib: d.Categorical(lib.tensor(1.0)), ValueError),
-        (lambda d, lib: d.Dirichlet(lib.tensor(1.0)), ValueError),
-        (lambda d, lib: d.MultivariateNormal(lib.zeros(2)), ValueError),
-        (lambda d, lib: d.MultivariateNormal(lib.zeros(2), lib.eye(2), lib.eye(2)), ValueError),
-        (lambda d, lib: d.MultivariateNormal(lib.tensor(0.0), lib.eye(2)), ValueError),
-        (lambda d, lib: d.MultivariateNormal(lib.zeros(2), lib.ones(2)), ValueError),
-        (lambda d, lib: d.Multinomial(lib.tensor(3), lib.ones(2)), NotImplementedError),
         (lambda d, lib: d.Independent(d.Normal(0.0, 1.0), 1), ValueError),
         (lambda d, lib: d.TransformedDistribution(d.Normal(0.0, 1.0), 3), ValueError),
         (lambda d, lib: d.TransformedDistribution(d.Normal(0.0, 1.0), [3]), ValueError),
-        (
-            lambda d, lib: d.TransformedDistribution(
-                d.Normal(0.0, 1.0), d.StickBreakingTransform()
-            ),
-            ValueError,
-        ),
-        (lambda d, lib: d.MixtureSameFamily(3, d.Normal(0.0, 1.0)), ValueError),
-        (lambda d, lib: d.MixtureSameFamily(d.Categorical(lib.ones(2)), 3), ValueError),
-        (
-            lambda d, lib: d.MixtureSameFamily(
-                d.Categorical(lib.ones(2)), d.Normal(lib.zeros(3), 1.0)
-            ),
-            ValueError,
-        ),
-        (
-            lambda d, lib: d.MixtureSameFamily(
-                d.Categorical(lib.ones(3, 2)), d.Normal(lib.zeros(4, 2), 1.0)
-            ),
-            ValueError,
-        ),
-        (
-            lambda d, lib: d.Independent(d.Bernoulli(lib.ones(2)), 1).enumerate_support(),
-            NotImplementedError,
-        ),
         (lambda d, lib: d.Distribution.set_default_validate_args(3), ValueError),
     ],
 )
@@ -103,17 +58,15 @@ def test_wrong_arguments(d, lib, make, error):
 def test_invalid_values(d, lib):
     normal = d.Normal(lib.zeros(2), 1.0)
     with pytest.raises(ValueError, match="within the support"):
-        d.Gamma(1.0, 1.0).log_prob(lib.tensor(-1.0))
-    with pytest.raises(ValueError, match="within the support"):
         d.Bernoulli(0.5).log_prob(lib.tensor(0.5))
     with pytest.raises(ValueError, match="within the support"):
-        d.Exponential(1.0).cdf(lib.tensor(-1.0))
+        d.Uniform(0.0, 1.0).cdf(lib.tensor(-1.0))
     with pytest.raises(ValueError, match="must be a Tensor"):
         normal.log_prob(1.0)
     with pytest.raises(ValueError, match="Value is not broadcastable"):
         normal.log_prob(lib.zeros(3))
     with pytest.raises(ValueError, match="right-most size of value must match event_shape"):
-        d.Dirichlet(lib.ones(3)).log_prob(lib.tensor([0.5, 0.5]))
+        d.Independent(d.Normal(lib.zeros(3), 1.0), 1)._validate_sample(lib.zeros(2))
 
 
 def test_checks_can_be_turned_off(d, lib):
@@ -133,19 +86,15 @@ def test_a_class_that_says_little(d, lib):
     class Silent(d.Distribution):
         pass
 
-    with pytest.warns(UserWarning, match="does not define `arg_constraints`"):
-        silent = Silent(validate_args=True)
-    with pytest.warns(UserWarning, match="does not define `support`"):
-        silent._validate_sample(lib.tensor(1.0))
-    for name in ("mean", "mode", "variance", "stddev", "support"):
+    silent = Silent(validate_args=False)
+    for name in ("mean", "mode", "variance", "stddev"):
         with pytest.raises(NotImplementedError):
             getattr(silent, name)
     for call in (
-        silent.sample,
-        silent.rsample,
-        silent.entropy,
-        silent.perplexity,
-        silent.enumerate_support,
+        lambda: silent.sample(),
+        lambda: silent.rsample(),
+        lambda: silent.entropy(),
+        lambda: silent.perplexity(),
         lambda: silent.log_prob(lib.tensor(1.0)),
         lambda: silent.cdf(lib.tensor(1.0)),
         lambda: silent.icdf(lib.tensor(1.0)),
@@ -155,6 +104,30 @@ def test_a_class_that_says_little(d, lib):
             call()
 
 
+def test_what_a_class_does_not_declare_is_not_checked():
+    class Silent(modtree.distributions.Distribution):
+        pass
+
+    silent = Silent(validate_args=True)
+    assert silent.arg_constraints == {} and silent.support is None
+    silent._validate_sample(modtree.tensor(1.0))
+
+
+def test_a_class_of_the_user_that_expands_what_it_adds(d, lib):
+    class Shifted(d.Normal):
+        def __init__(self, loc, scale, shift):
+            self.shift = shift
+            super().__init__(loc, scale)
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Shifted, _instance)
+            new.shift = self.shift.expand(batch_shape)
+            return super().expand(batch_shape, _instance=new)
+
+    wide = Shifted(lib.zeros(3), 1.0, lib.ones(3)).expand((2, 3))
+    assert tuple(wide.shift.shape) == tuple(wide.loc.shape) == tuple(wide.batch_shape) == (2, 3)
+
+
 def test_subclasses_with_another_constructor_cannot_be_expanded(d):
     class Mine(d.Normal):
         def __init__(self):
@@ -162,11 +135,6 @@ def test_subclasses_with_another_constructor_cannot_be_expanded(d):
 
     with pytest.raises(NotImplementedError, match="custom __init__ method must also define"):
         Mine().expand((2,))
-
-
-def test_sample_n(d):
-    with pytest.warns(FutureWarning, match="will be deprecated"):
-        assert tuple(d.Normal(0.0, 1.0).sample_n(3).shape) == (3,)
 
 
 def test_numbers_make_tensors_of_the_dtype_of_the_others(d, lib):
@@ -187,34 +155,9 @@ def test_parameters_keep_their_gradients(d, lib):
     assert probs.requires_grad  # what follows from a parameter is computed with its gradient
 
 
-def test_enumeration_of_a_bernoulli(d, lib):
-    values = d.Bernoulli(lib.tensor([0.2, 0.3])).enumerate_support()
-    assert values.tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    probs = d.Bernoulli(lib.tensor([0.2, 0.3])).log_prob(values).exp().sum(0)
-    np.testing.assert_allclose(probs.numpy(), [1.0, 1.0], rtol=1e-6)
-
-
-def test_counts_that_differ_cannot_be_enumerated(d, lib):
-    mixed = d.Binomial(lib.tensor([3.0, 5.0]), lib.tensor([0.3, 0.6]))
-    with pytest.raises(NotImplementedError, match="Inhomogeneous total count not supported"):
-        mixed.entropy()
-    with pytest.raises(NotImplementedError, match="Inhomogeneous total count not supported"):
-        mixed.enumerate_support()
-
-
 def test_probabilities_of_zero(d, lib):
     zero = lib.tensor([0.0, 0.5, 0.5])
     assert math.isclose(float(d.Categorical(zero).entropy()), math.log(2), rel_tol=1e-5)
-    assert float(d.Multinomial(2, zero).log_prob(lib.tensor([0.0, 1.0, 1.0]))) < 0
-    logits = lib.tensor([-math.inf, 0.0, 0.0])
-    assert math.isclose(
-        float(d.Multinomial(2, logits=logits).log_prob(lib.tensor([0.0, 1.0, 1.0]))),
-        math.log(0.5),
-        rel_tol=1e-5,
-    )
-    assert float(d.Geometric(lib.tensor(1.0)).log_prob(lib.tensor(0.0))) == 0.0
-    assert float(d.Poisson(0.0).log_prob(lib.tensor(0.0))) == 0.0
-    assert float(d.Gamma(1.0, 1.0).log_prob(lib.tensor(0.0))) == 0.0
 
 
 @each_case
@@ -238,16 +181,11 @@ def test_moments_of_samples(case):
     except NotImplementedError:
         return
     samples = distribution.sample((20_000,)).numpy()
-    # Of heavy tails the mean of samples does not settle.
-    settled = np.isfinite(mean) & np.isfinite(variance)
-    if case.name in ("StudentT", "Pareto"):
-        settled &= variance < 2 * samples.var(0) + 1
-    error = np.sqrt(np.where(settled, variance, 1.0) / len(samples))
-    got = samples.mean(0)
-    assert (np.abs(got - mean)[settled] <= 5 * error[settled]).all()
-    if case.name not in ("StudentT", "Pareto", "LogNormal"):
-        ratio = samples.var(0)[settled] / variance[settled]
-        np.testing.assert_allclose(ratio, 1.0, atol=0.15)
+    if np.isnan(mean).all():  # of categories
+        return
+    error = np.sqrt(variance / len(samples))
+    assert (np.abs(samples.mean(0) - mean) <= 5 * error).all()
+    np.testing.assert_allclose(samples.var(0) / variance, 1.0, atol=0.15)
 
 
 @each_case
@@ -270,7 +208,7 @@ def test_samples_follow_the_cdf(case):
 
 def test_draws_follow_the_generator():
     def draw():
-        return modtree.distributions.Beta(2.0, 3.0).sample((4,))
+        return modtree.distributions.Normal(2.0, 3.0).sample((4,))
 
     modtree.manual_seed(1)
     first = draw()
@@ -280,21 +218,7 @@ def test_draws_follow_the_generator():
 
 
 def test_public_names_are_torchs(torch):
-    ours, theirs = set(modtree.distributions.__all__), set(torch.distributions.__all__)
-    absent = {
-        "ContinuousBernoulli",
-        "FisherSnedecor",
-        "GeneralizedPareto",
-        "InverseGamma",
-        "Kumaraswamy",
-        "LKJCholesky",
-        "LogisticNormal",
-        "LowRankMultivariateNormal",
-        "RelaxedBernoulli",
-        "RelaxedOneHotCategorical",
-        "VonMises",
-        "Weibull",
-        "Wishart",
-    }
-    assert theirs - ours == absent
-    assert ours - theirs <= {"constraints", "transforms", "utils"}
+    """Of all names the distributions of layers and examples, and what they need."""
+    ours = {name for name in vars(modtree.distributions) if name[0] != "_"}
+    modules = {"constraints", "distribution", "families", "kl", "transforms", "utils"}
+    assert ours - modules - {"annotations"} <= set(torch.distributions.__all__)

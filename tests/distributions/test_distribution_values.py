@@ -71,8 +71,7 @@ def test_attributes(case, name):
 @each_case
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(case, name):
-    # torch computes the logarithm of a factorial in float32 there.
-    check(case, lambda d: getattr(d, name)(), 1e-6 if case.name == "Multinomial" else 1e-9)
+    check(case, lambda d: getattr(d, name)())
 
 
 @each_case
@@ -114,10 +113,9 @@ def test_cdf_and_icdf(case, name):
     ours, theirs = (
         outcome(lambda lib=lib: value_and_gradients(lib, case, probability)) for lib in BOTH
     )
-    if case.name in ("Gamma", "Chi2") and name == "cdf":
-        # torch has no derivative of igamma in its first argument.
-        assert theirs == "NotImplementedError" and len(ours) > 1
-        ours, theirs = ([probability(case.build(lib)[0])] for lib in BOTH)
+    if case.name.startswith("Transformed"):
+        assert ours == "NotImplementedError"
+        return
     if isinstance(theirs, str) or isinstance(ours, str):
         assert ours == theirs
         return
@@ -126,20 +124,11 @@ def test_cdf_and_icdf(case, name):
 
 
 @each_case
-@pytest.mark.parametrize("expand", [True, False])
-def test_enumerate_support(case, expand):
-    compare(
-        *(outcome(lambda lib=lib: case.build(lib)[0].enumerate_support(expand)) for lib in BOTH)
-    )
-
-
-@each_case
 def test_shapes_and_facts(case):
     ours, theirs = (case.build(lib)[0] for lib in BOTH)
     assert tuple(ours.batch_shape) == tuple(theirs.batch_shape)
     assert tuple(ours.event_shape) == tuple(theirs.event_shape)
     assert ours.has_rsample == theirs.has_rsample
-    assert ours.has_enumerate_support == theirs.has_enumerate_support
     assert repr(ours).replace("modtree.", "torch.") == repr(theirs)
     # Of constraints whose bounds are tensors the kind is compared.
     assert repr(ours.support).split("(")[0] == repr(theirs.support).split("(")[0]

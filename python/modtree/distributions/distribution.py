@@ -3,38 +3,64 @@
 
 from __future__ import annotations
 
-import warnings
+from operator import attrgetter
 from typing import Any
 
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.size import Size
 from modtree._tensor.tensor import Tensor
 from modtree._type_names import no_tensor
-from modtree.distributions import constraints
-from modtree.distributions.constraints import is_dependent
 from modtree.distributions.utils import lazy_property
 
-__all__ = ["Distribution"]
+
+class _Undefined:
+    """Something that a class of distributions defines itself, or does not have."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        raise NotImplementedError(f"{type(instance)} does not implement {self._name}")
 
 
 class Distribution:
     """A probability distribution, or a batch of them.
 
-    ``batch_shape`` is the shape of its parameters, ``event_shape`` that of one sample. What a
-    method cannot say for a distribution is a NotImplementedError.
+    ``batch_shape`` is the shape of its parameters, ``event_shape`` that of one sample.
 
     Args:
         batch_shape: Shape of the batch.
         event_shape: Shape of one sample.
-        validate_args: Check parameters and values; by default as ``set_default_validate_args``
-            says.
+        validate_args: Check parameters and values; see ``set_default_validate_args``.
     """
 
     #: Samples have a derivative in the parameters.
-    has_rsample = False
-    #: All values that a sample can have can be listed.
-    has_enumerate_support = False
+    has_rsample: Any = False
+    #: Names of what expand() makes larger: tensors and distributions.
+    _batched: tuple[str, ...] = ()
     _validate_args: bool = __debug__
+
+    batch_shape = property(attrgetter("_batch_shape"), doc="The shape of the batch.")
+    event_shape = property(attrgetter("_event_shape"), doc="The shape of one sample.")
+
+    #: Name -> which values that parameter may have.
+    arg_constraints: Any = {}
+    #: Which values a sample may have, a constraint; None: they are not checked.
+    support: Any = None
+
+    mean: Any = _Undefined("The mean.")
+    mode: Any = _Undefined("The most probable value.")
+    variance: Any = _Undefined("The variance.")
+    rsample: Any = _Undefined("rsample(sample_shape): samples with a gradient in the parameters.")
+    log_prob: Any = _Undefined("log_prob(value): the logarithm of the density or probability.")
+    cdf: Any = _Undefined("cdf(value): the probability of values up to this one.")
+    icdf: Any = _Undefined("icdf(value): the inverse of cdf().")
+    entropy: Any = _Undefined("entropy(): the entropy, in nats.")
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -44,139 +70,41 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(
-        self,
-        batch_shape: Any = (),
-        event_shape: Any = (),
-        validate_args: bool | None = None,
+        self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None
     ) -> None:
         self._batch_shape = Size(batch_shape)
         self._event_shape = Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        if self._validate_args:
-            self._check_parameters()
-
-    def _check_parameters(self) -> None:
-        try:
-            known = self.arg_constraints
-        except NotImplementedError:
-            warnings.warn(
-                f"{type(self)} does not define `arg_constraints`, so its parameters are not "
-                f"checked: define them, or pass validate_args=False",
-                stacklevel=4,
-            )
+        if not self._validate_args:
             return
-        for name, constraint in known.items():
-            if is_dependent(constraint):
-                continue
-            if name not in self.__dict__ and isinstance(getattr(type(self), name), lazy_property):
-                continue  # the other form of the parameters, which follows from the one given
-            value = getattr(self, name)
-            with no_grad():
-                valid = constraint.check(value)
-            if not valid.all():
-                raise ValueError(
-                    f"Expected parameter {name} ({type(value).__name__} of shape "
-                    f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
-                    f"{constraint!r}, but found invalid values:\n{value}"
-                )
+        for name, constraint in self.arg_constraints.items():
+            # The other form of a parameter follows from the one given.
+            if name in self.__dict__ or not isinstance(getattr(type(self), name), lazy_property):
+                value = getattr(self, name)
+                self._require(value, constraint, f"parameter {name}", "satisfy the constraint")
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distribution with a larger batch; its parameters are views.
-
-        Args:
-            batch_shape: The shape of the batch, to which the present one is broadcast.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not define expand()")
+    def _require(self, value: Any, constraint: Any, what: str, does: str) -> None:
+        with no_grad():
+            valid = constraint.check(value)
+        if not valid.all():
+            raise ValueError(
+                f"Expected {what} ({type(value).__name__} of shape {tuple(value.shape)}) of "
+                f"distribution {self!r} to {does} {constraint!r}, but found invalid "
+                f"values:\n{value}"
+            )
 
     @property
-    def batch_shape(self) -> Size:
-        """The shape of the batch."""
-        return self._batch_shape
-
-    @property
-    def event_shape(self) -> Size:
-        """The shape of one sample."""
-        return self._event_shape
-
-    @property
-    def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """Name -> what values that parameter may have."""
-        raise NotImplementedError(f"{type(self).__name__} does not define arg_constraints")
-
-    @property
-    def support(self) -> Any:
-        """What values a sample may have; a constraint."""
-        raise NotImplementedError(f"{type(self).__name__} does not define support")
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        raise NotImplementedError(f"{type(self).__name__} does not define mean")
-
-    @property
-    def mode(self) -> Tensor:
-        """The most probable value."""
-        raise NotImplementedError(f"{type(self)} does not implement mode")
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance."""
-        raise NotImplementedError(f"{type(self).__name__} does not define variance")
-
-    @property
-    def stddev(self) -> Tensor:
+    def stddev(self) -> Any:
         """The standard deviation."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Random values of shape ``sample_shape + batch_shape + event_shape``, without a
-        gradient.
-        """
+    def sample(self, sample_shape: Any = ()) -> Any:
+        """Values of shape ``sample_shape + batch_shape + event_shape``, without a gradient."""
         with no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """The same with a gradient in the parameters."""
-        raise NotImplementedError(
-            f"{type(self).__name__} has no rsample(): its samples have no gradient in its "
-            f"parameters; see has_rsample"
-        )
-
-    def sample_n(self, n: int) -> Tensor:
-        """n samples; deprecated: ``sample((n,))``."""
-        warnings.warn(
-            "`sample_n(n)` will be deprecated. Use `sample((n,))` instead.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return self.sample(Size((n,)))
-
-    def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density, or of the probability, of values."""
-        raise NotImplementedError(f"{type(self).__name__} does not define log_prob()")
-
-    def cdf(self, value: Any) -> Tensor:
-        """The probability of values up to ``value``."""
-        raise NotImplementedError(f"{type(self).__name__} does not define cdf()")
-
-    def icdf(self, value: Any) -> Tensor:
-        """The inverse of cdf(): the value below which lies the probability ``value``."""
-        raise NotImplementedError(f"{type(self).__name__} does not define icdf()")
-
-    def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values that a sample can have, in a new first dimension.
-
-        Args:
-            expand: Repeat them for each distribution of the batch; False leaves sizes of 1.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not define enumerate_support()")
-
-    def entropy(self) -> Tensor:
-        """The entropy, in nats."""
-        raise NotImplementedError(f"{type(self).__name__} does not define entropy()")
-
-    def perplexity(self) -> Tensor:
+    def perplexity(self) -> Any:
         """e to the power of the entropy."""
         return self.entropy().exp()
 
@@ -185,82 +113,54 @@ class Distribution:
         return Size(sample_shape) + self._batch_shape + self._event_shape
 
     def _validate_sample(self, value: Any) -> None:
-        """ValueError where a value cannot be a sample of this distribution."""
+        """ValueError where a value cannot be a sample of this distribution; with validate_args."""
+        if not self._validate_args:
+            return
         if not isinstance(value, Tensor):
             raise ValueError(
                 f"The value argument to log_prob must be a Tensor, got {no_tensor(value)}"
             )
-        start = value.dim() - len(self._event_shape)
-        if start < 0 or tuple(value.shape[start:]) != tuple(self._event_shape):
+        have, event = tuple(value.shape), tuple(self._event_shape)
+        expected = tuple(self._batch_shape) + event
+        if len(have) < len(event) or have[len(have) - len(event) :] != event:
             raise ValueError(
-                f"The right-most size of value must match event_shape: "
-                f"{tuple(value.shape)} vs {tuple(self._event_shape)}."
+                f"The right-most size of value must match event_shape: {have} vs {event}."
             )
-        expected = self._batch_shape + self._event_shape
-        for have, want in zip(
-            reversed(tuple(value.shape)), reversed(tuple(expected)), strict=False
-        ):
-            if have not in (1, want) and want != 1:
-                raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: "
-                    f"{tuple(value.shape)} vs {tuple(expected)}."
-                )
-        try:
-            support = self.support
-        except NotImplementedError:
-            warnings.warn(
-                f"{type(self)} does not define `support`, so values are not checked: define it, "
-                f"or pass validate_args=False",
-                stacklevel=3,
-            )
-            return
-        if support is None:
-            raise AssertionError(f"the support of {self!r} is None")
-        with no_grad():
-            valid = support.check(value)
-        if not valid.all():
+        sizes = zip(reversed(have), reversed(expected), strict=False)
+        if any(a != b and 1 not in (a, b) for a, b in sizes):
             raise ValueError(
-                f"Expected value argument ({type(value).__name__} of shape "
-                f"{tuple(value.shape)}) to be within the support ({support!r}) of the "
-                f"distribution {self!r}, but found invalid values:\n{value}"
+                f"Value is not broadcastable with batch_shape+event_shape: {have} vs {expected}."
             )
+        if self.support is not None:
+            self._require(value, self.support, "value argument", "be within the support")
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
-        """An empty object for expand() to fill; a class with a constructor of its own needs an
-        expand() of its own.
-        """
+        """An object for expand() to fill."""
         if _instance is not None:
             return _instance
         if type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ "
-                f"method must also define a custom .expand() method."
+                "method must also define a custom .expand() method."
             )
         return self.__new__(type(self))
 
-    def _expanded(
-        self, cls: type, instance: Any, batch_shape: Any, *names: str, event_shape: Any = None
-    ) -> Any:
-        """What expand() of most distributions returns: with those of the named parameters that
-        there are expanded, whose first dimensions are those of the batch.
-        """
-        new = self._get_checked_instance(cls, instance)
-        batch_shape = Size(batch_shape)
-        for name in names:
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution with a larger batch; its parameters are views."""
+        owner: Any = next(cls for cls in type(self).__mro__ if "_batched" in vars(cls))
+        if not owner._batched:
+            raise NotImplementedError(f"{type(self)} does not implement expand")
+        new = self._get_checked_instance(owner, _instance)
+        new.__dict__ = {**vars(self), **vars(new), "_batch_shape": Size(batch_shape)}
+        for name in self._batched:
             if name in self.__dict__:
                 value = self.__dict__[name]
-                own = tuple(value.shape[len(self._batch_shape) :])
-                setattr(new, name, value.expand(batch_shape + own))
-        new._batch_shape = batch_shape
-        new._event_shape = self._event_shape if event_shape is None else event_shape
-        new._validate_args = self._validate_args
+                shape = value.batch_shape if isinstance(value, Distribution) else value.shape
+                own = shape[len(self._batch_shape) :]
+                setattr(new, name, value.expand(new._batch_shape + own))
         return new
 
     def __repr__(self) -> str:
-        shown = []
-        for name in self.arg_constraints:
-            if name in self.__dict__:
-                value = self.__dict__[name]
-                one = not isinstance(value, Tensor) or value.numel() == 1
-                shown.append(f"{name}: {value if one else value.size()}")
+        known = {n: self.__dict__[n] for n in self.arg_constraints if n in self.__dict__}
+        shown = (f"{n}: {v if v.numel() == 1 else v.size()}" for n, v in known.items())
         return f"{type(self).__name__}({', '.join(shown)})"

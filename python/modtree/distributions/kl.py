@@ -1,91 +1,83 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Kullback-Leibler divergence of two distributions, by formulas for pairs of classes.
-
-The formulas are in files of their own: those within one family, and those across families.
-"""
+"""The Kullback-Leibler divergence of two distributions."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+import math
 from typing import Any
 
-from modtree.distributions.distribution import Distribution
-
-__all__ = ["kl_divergence", "register_kl"]
-
-#: (class of p, class of q) -> formula.
-_formulas: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
-#: The formulas that were found for pairs of classes.
-_found: dict[tuple[type, type], Callable[[Any, Any], Any] | None] = {}
-
-
-def register_kl(type_p: Any, type_q: Any) -> Callable[[Any], Any]:
-    """Decorates a formula ``f(p, q)`` of the divergence for two classes and their subclasses.
-
-    Of several that fit, the one of the most derived class is used, that of p first.
-
-    Args:
-        type_p: The class of p.
-        type_q: The class of q.
-    """
-    for name, cls in (("type_p", type_p), ("type_q", type_q)):
-        if not (isinstance(cls, type) and issubclass(cls, Distribution)):
-            raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
-
-    def decorate(function: Any) -> Any:
-        _formulas[type_p, type_q] = function
-        _found.clear()
-        return function
-
-    return decorate
-
-
-def _distance(cls: type, base: type) -> int:
-    return cls.__mro__.index(base)
-
-
-def _find(type_p: type, type_q: type) -> Callable[[Any, Any], Any] | None:
-    fitting = [(p, q) for p, q in _formulas if issubclass(type_p, p) and issubclass(type_q, q)]
-    if not fitting:
-        return None
-
-    def by_p(pair: tuple[type, type]) -> tuple[int, int]:
-        return _distance(type_p, pair[0]), _distance(type_q, pair[1])
-
-    def by_q(pair: tuple[type, type]) -> tuple[int, int]:
-        return _distance(type_q, pair[1]), _distance(type_p, pair[0])
-
-    first, second = min(fitting, key=by_p), min(fitting, key=by_q)
-    if _formulas[first] is not _formulas[second]:
-        left, right = (f"{p.__name__}, {q.__name__}" for p, q in (first, second))
-        warnings.warn(
-            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please "
-            f"register_kl({first[0].__name__}, {second[1].__name__}): both ({left}) and ({right}) "
-            f"fit",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-    return _formulas[first]
+from modtree._ops import functions as ops
+from modtree._tensor.creation import full_like
+from modtree.distributions import families as f
+from modtree.distributions.utils import HALF_LOG_2PI, sum_rightmost
+from modtree.nn.functional import softplus
 
 
 def kl_divergence(p: Any, q: Any) -> Any:
-    """The Kullback-Leibler divergence of p from q: the mean of log(p(x) / q(x)) over samples of p.
-
-    Args:
-        p: A distribution.
-        q: Another.
-
-    Raises:
-        NotImplementedError: There is no formula for their classes.
+    """The Kullback-Leibler divergence of p from q: the mean of log(p(x) / q(x)) over samples of p;
+    a NotImplementedError where there is no formula for their classes.
     """
-    pair = type(p), type(q)
-    if pair not in _found:
-        _found[pair] = _find(*pair)
-    formula = _found[pair]
-    if formula is None:
-        raise NotImplementedError(
-            f"No KL(p || q) is implemented for p type {pair[0].__name__} and q type "
-            f"{pair[1].__name__}: register_kl() adds one"
-        )
-    return formula(p, q)
+    for (class_p, class_q), formula in _FORMULAS.items():
+        if isinstance(p, class_p) and isinstance(q, class_q):
+            return formula(p, q)
+    raise NotImplementedError(
+        f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+    )
+
+
+def _bernoulli(p: Any, q: Any) -> Any:
+    happens = softplus(-q.logits) - softplus(-p.logits)
+    fails = softplus(q.logits) - softplus(p.logits)
+    return _mean_ratio(p.probs, q.probs, happens) + _mean_ratio(1 - p.probs, 1 - q.probs, fails)
+
+
+def _mean_ratio(p: Any, q: Any, log_ratio: Any) -> Any:
+    """p times the logarithm of p / q, also where one of them is 0."""
+    result = ops.where(q == 0, math.inf, p * log_ratio)
+    return ops.where(p == 0, 0.0, result)
+
+
+def _categorical(p: Any, q: Any) -> Any:
+    return _mean_ratio(p.probs, q.probs, p.logits - q.logits).sum(-1)
+
+
+def _normal(p: Any, q: Any) -> Any:
+    ratio = (p.scale / q.scale).square()
+    apart = ((p.loc - q.loc) / q.scale).square()
+    return 0.5 * (ratio + apart - 1 - ratio.log())
+
+
+def _uniform(p: Any, q: Any) -> Any:
+    result = ((q.high - q.low) / (p.high - p.low)).log()
+    return ops.where((q.low > p.low) | (q.high < p.high), math.inf, result)
+
+
+def _uniform_normal(p: Any, q: Any) -> Any:
+    spread = p.variance + (p.mean - q.loc).square()
+    return -p.entropy() + HALF_LOG_2PI + q.scale.log() + 0.5 * spread / q.scale.square()
+
+
+def _transformed(p: Any, q: Any) -> Any:
+    """Transforms that both have in common change nothing."""
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("KL(p || q) of different transforms is not implemented")
+    return kl_divergence(p.base_dist, q.base_dist)
+
+
+def _independent(p: Any, q: Any) -> Any:
+    count = p.reinterpreted_batch_ndims
+    if count != q.reinterpreted_batch_ndims:
+        raise NotImplementedError("KL(p || q) of different event shapes is not implemented")
+    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), count)
+
+
+_FORMULAS = {
+    (f.Bernoulli, f.Bernoulli): _bernoulli,
+    (f.Categorical, f.Categorical): _categorical,
+    (f.Normal, f.Normal): _normal,
+    (f.Uniform, f.Uniform): _uniform,
+    (f.Normal, f.Uniform): lambda p, q: full_like(p.mean, math.inf),
+    (f.Uniform, f.Normal): _uniform_normal,
+    (f.TransformedDistribution, f.TransformedDistribution): _transformed,
+    (f.Independent, f.Independent): _independent,
+}
