@@ -189,8 +189,6 @@ from modtree._ops.functions import (
     hstack,
     hypot,
     hypot_,
-    igamma,
-    igammac,
     imag,
     index_add,
     index_copy,

@@ -42,27 +42,6 @@ def test_the_gradient_of_polar_is_its_derivative():
     same(size.grad, [math.cos(0.5)] * 2)
 
 
-def test_incomplete_gamma_functions_of_limits(lib):
-    """NaN beside a limit that settles the value has no part in it."""
-    a = lib.tensor([NAN, NAN, INF, INF, 0.0, -1.0])
-    x = lib.tensor([INF, 0.0, NAN, INF, NAN, INF])
-    same(lib.igamma(a, x), [1.0, 0.0, 0.0, NAN, NAN, NAN])
-    same(lib.igammac(a, x), [0.0, 1.0, 1.0, NAN, NAN, NAN])
-
-
-def test_incomplete_gamma_functions_of_large_numbers(lib):
-    a = lib.tensor([2e6, 1e10, 1e30], dtype=lib.float64)
-    x = lib.tensor([2e6 + 1e3, 1e10 - 1e5, 1e30], dtype=lib.float64)
-    # in mpmath: gammainc(a, x, regularized=True)
-    same(lib.igammac(a, x), [0.23971344, 0.84134474, 0.5])
-
-
-def test_incomplete_gamma_functions_of_integers_beside_floats(lib):
-    x = lib.igamma(lib.tensor([1]), lib.tensor([1.0]))
-    assert x.dtype == lib.float32
-    same(x, [1 - math.exp(-1)])
-
-
 def test_slopes_at_infinity(lib):
     x = lib.tensor([INF], requires_grad=True)
     lib.digamma(x).backward()

@@ -27,7 +27,7 @@ _UNARY = """abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan a
     isposinf lgamma log log10 log1p log2 logical_not logit nan_to_num neg negative rad2deg
     reciprocal round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc"""
 _BINARY = """add arctan2 atan2 copysign div divide eq float_power floor_divide fmax fmin fmod ge
-    greater greater_equal gt heaviside hypot igamma igammac ldexp le less less_equal logaddexp
+    greater greater_equal gt heaviside hypot ldexp le less less_equal logaddexp
     logaddexp2 logical_and logical_or logical_xor lt maximum minimum mul multiply ne nextafter
     not_equal pow remainder sub subtract true_divide xlogy kron isin"""
 _WHOLE = """bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift gcd lcm"""

@@ -40,8 +40,6 @@ GROUPS = (
     "count",
     "special",
     "complex_parts",
-    "incomplete_gamma",
-    "reparametrized",
     "statistics",
     "distance",
     "linalg",

@@ -17,14 +17,11 @@ _MISSING = {
     "bool": (
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
         "bitwise_left_shift_ bitwise_right_shift ceil clamp dot fix floor floor_divide "
-        "floor_divide_ fmod fmod_ frac gcd histc hypot igamma igamma_ igammac igammac_ lcm lerp "
+        "floor_divide_ fmod fmod_ frac gcd histc hypot lcm lerp "
         "kthvalue logaddexp logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter "
         "remainder round round_ threshold trace trunc trunc_divide vdot"
     ),
-    "integers": (
-        "frac histc hypot igamma igamma_ igammac igammac_ lerp logaddexp logaddexp2 logcumsumexp "
-        "nextafter"
-    ),
+    "integers": "frac histc hypot lerp logaddexp logaddexp2 logcumsumexp nextafter",
     "floats": (
         "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
         "bitwise_xor gcd lcm"
@@ -34,7 +31,7 @@ _MISSING = {
         "bitwise_or bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max "
         "clamp_max_ clamp_min clamp_min_ clip clip_ copysign cummax cummin digamma erf erfc "
         "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
-        "igamma igamma_ igammac igammac_ kthvalue lcm le less less_equal lgamma logaddexp2 "
+        "kthvalue lcm le less less_equal lgamma logaddexp2 "
         "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma "
         "polygamma_ relu remainder round round_ sign signbit threshold trunc unique "
         "unique_consecutive xlogy"
@@ -60,7 +57,7 @@ _TENSORS_ONLY = frozenset(
     "minimum nextafter vdot".split()
 )
 #: Functions of one operation whose operands meet in one dtype, which the operation limits.
-MEETING = frozenset("addcmul clamp clamp_max clamp_min clip igamma igammac lerp polygamma".split())
+MEETING = frozenset("addcmul clamp clamp_max clamp_min clip lerp polygamma".split())
 #: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
 #: tensors, so that integers wrap around and floats become infinite.
 _FITTING = frozenset("addcdiv addcmul clamp lerp where".split())

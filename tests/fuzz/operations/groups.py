@@ -71,7 +71,7 @@ GROUPS: dict[str, frozenset[str]] = {
         "hamming_window hann_window kaiser_window F.pdist F.pairwise_distance "
         "pairwise_distance F.cosine_similarity cosine_similarity F.normalize".split()
     ),
-    "special": frozenset("digamma igamma igammac mvlgamma polygamma complex polar".split()),
+    "special": frozenset("digamma mvlgamma polygamma complex polar".split()),
     "activation": frozenset(
         "log_softmax softmax prelu F.celu F.elu F.gelu F.glu F.hardshrink F.hardsigmoid "
         "F.hardswish F.hardtanh F.leaky_relu F.log_softmax F.logsigmoid F.mish F.prelu F.relu "

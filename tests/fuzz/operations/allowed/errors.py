@@ -94,7 +94,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "'int' has no len()": ("max_unpool1d", "max_unpool2d", "max_unpool3d"),
     "on a bool tensor is not supported": ("soft_margin_loss", "atan2", "arctan2"),
     "with a bool tensor is not supported": (
-        *("binary_cross_entropy_with_logits", "gaussian_nll_loss", "igamma", "igammac"),
+        *("binary_cross_entropy_with_logits", "gaussian_nll_loss"),
         *("smooth_l1_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d"),
         *("logaddexp", "logaddexp2", "pow", "ipow"),
     ),
@@ -235,7 +235,7 @@ def whole_dtype_of_a_gradient(f: Any) -> bool:
 
 def derives_more(f: Any) -> bool:
     """A derivative that torch does not have."""
-    names = ("igamma", "igammac", "native_channel_shuffle", "scatter", "asinh", "acosh", "atanh")
+    names = ("native_channel_shuffle", "scatter", "asinh", "acosh", "atanh")
     names += (
         "remainder",
         "mod",

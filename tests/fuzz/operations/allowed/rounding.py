@@ -88,8 +88,6 @@ def several_dtypes(f: Any) -> bool:
     names += ("pow", "float_power", "xlogy", "copysign", "nextafter", "cumprod", "prod", "sub")
     names += (
         "soft_margin_loss",
-        "igamma",
-        "igammac",
         "arctan2",
         "remainder",
         "fmod",
