@@ -35,7 +35,7 @@ __all__ = [
     # recording of gradients
     "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
     "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_anomaly_enabled",
-    "set_grad_enabled", "vmap",
+    "set_grad_enabled",
     # the device of what is made
     "get_default_device", "set_default_device",
     # random numbers

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 
 from modtree import _imports, _tensor
-from modtree._batching.vmap import vmap
 from modtree._C import _promote_types as promote_types
 from modtree._C import _result_type as result_type
 from modtree._diff import diff

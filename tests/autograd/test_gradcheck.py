@@ -84,6 +84,25 @@ def test_an_input_must_require_grad(lib):
         lib.autograd.gradcheck(lambda x: x, lib.ones(2).double())
 
 
+@pytest.mark.parametrize(
+    ("check", "option"),
+    [
+        ("gradcheck", "check_batched_grad"),
+        ("gradcheck", "check_batched_forward_grad"),
+        ("gradcheck", "check_forward_ad"),
+        ("gradgradcheck", "check_batched_grad"),
+        ("gradgradcheck", "check_fwd_over_rev"),
+    ],
+)
+def test_checks_that_need_batches_or_forward_mode_are_refused(check, option):
+    modtree = importlib.import_module("modtree")
+    run = getattr(modtree.autograd, check)
+    x = sample(modtree, 2)
+    assert run(modtree.exp, x, **{option: False})
+    with pytest.raises(NotImplementedError, match=f"{option} needs vmap or forward mode"):
+        run(modtree.exp, x, **{option: True})
+
+
 def test_variable(lib):
     variable = lib.autograd.Variable(lib.ones(2), requires_grad=True)
     assert isinstance(variable, lib.Tensor) and isinstance(lib.ones(1), lib.autograd.Variable)

@@ -80,9 +80,6 @@ PROGRAM = """
 
         mt.cat([mt.ones(1), mt.ones(1).as_subclass(Stays)])
 
-    def vmap():
-        mt.func.vmap(lambda x: stay())(mt.ones(3))
-
     def deepcopy():
         import copy
 
@@ -111,7 +108,6 @@ PROGRAM = """
         "tensor_hook",
         "custom_backward",
         "override",
-        "vmap",
         "deepcopy",
     ],
 )

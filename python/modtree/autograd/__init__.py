@@ -16,7 +16,6 @@ from modtree import (
 from modtree._tensor.engine import backward, grad
 from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from modtree.autograd import (
-    forward_ad,
     functional,
     graph,
     views,  # noqa: F401  # hands itself over to native code
@@ -35,7 +34,6 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
-    "forward_ad",
     "functional",
     "grad",
     "grad_mode",

@@ -144,29 +144,20 @@ def jvp(
     )
 
 
-def _check_strategy(
-    name: str, strategy: str, create_graph: bool, strict: bool, vectorize: bool
-) -> None:
-    if strategy not in ("forward-mode", "reverse-mode"):
+def _check_strategy(strategy: str, strict: bool, vectorize: bool) -> None:
+    if strategy == "forward-mode":
+        raise NotImplementedError(
+            'autograd.functional: "forward-mode" is not available, since derivatives only go '
+            'backward. Use strategy="reverse-mode", which gives the same result'
+        )
+    if strategy != "reverse-mode":
         raise AssertionError(  # as in torch
-            f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}. '
-            f"Where there are more outputs than inputs, forward-mode takes fewer passes"
+            f'Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}'
         )
     if strict and vectorize:
         raise RuntimeError(
-            f"autograd.functional.{name}: `strict=True` and `vectorized=True` are not supported "
-            f"together. Please either set `strict=False` or `vectorize=False`."
-        )
-    if strategy == "forward-mode" and create_graph:
-        raise NotImplementedError(
-            f'autograd.functional.{name}: `create_graph=True` and `strategy="forward-mode"` are '
-            f"not supported together (yet). Please either set `create_graph=False` or "
-            f'`strategy="reverse-mode"`.'
-        )
-    if strategy == "forward-mode" and not vectorize:
-        raise NotImplementedError(
-            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
-            "implemented for `vectorize=True`."
+            "autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported "
+            "together. Please either set `strict=False` or `vectorize=False`."
         )
 
 
@@ -187,14 +178,14 @@ def jacobian(
         create_graph: Let the result be derived.
         strict: Refuse outputs that do not depend on an input; else their entries are 0.
         vectorize: Accepted; one pass is made for each element of the outputs.
-        strategy: "reverse-mode", or "forward-mode" with ``vectorize``; both go backward.
+        strategy: "reverse-mode".
 
     Raises:
         AssertionError: Another strategy.
-        NotImplementedError: "forward-mode" with ``create_graph`` or without ``vectorize``.
+        NotImplementedError: The strategy "forward-mode".
         RuntimeError: ``strict`` with ``vectorize``; a result or an input is no tensor.
     """
-    _check_strategy("jacobian", strategy, create_graph, strict, vectorize)
+    _check_strategy(strategy, strict, vectorize)
     with enable_grad():
         given, is_tuple = _tuple(inputs, "inputs")
         given = _prepared(given, create_graph)
@@ -247,13 +238,8 @@ def hessian(
         create_graph: Record the computation, so that its result can be derived again.
         strict: Raise when a result does not depend on an input, instead of zeros.
         vectorize: Accepted.
-        outer_jacobian_strategy: "reverse-mode", or "forward-mode" with ``vectorize``.
+        outer_jacobian_strategy: "reverse-mode".
     """
-    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError(  # as in torch
-            f'Expected strategy to be either "forward-mode" or "reverse-mode", got '
-            f"{outer_jacobian_strategy!r}"
-        )
 
     def slope(*args: Any) -> Any:
         return jacobian(_scalar(func), args if is_tuple else args[0], create_graph=True)

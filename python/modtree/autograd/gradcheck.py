@@ -17,6 +17,15 @@ from modtree._tensor.random_creation import randn_like
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
+#: Arguments of torch's functions for checks that modtree cannot make.
+_ABSENT_CHECKS = (
+    "check_batched_grad",
+    "check_batched_forward_grad",
+    "check_forward_ad",
+    "check_fwd_over_rev",
+)
+
+
 class GradcheckError(RuntimeError):
     """A derivative differs from the differences of the function's values."""
 
@@ -89,7 +98,7 @@ def gradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
-    **_: Any,
+    **others: Any,
 ) -> bool:
     """Are the gradients of a function what differences of its values say?
 
@@ -104,11 +113,20 @@ def gradcheck(
         nondet_tol: How much two backward passes may differ.
         check_undefined_grad: A missing gradient of an output must count as zeros.
         check_grad_dtypes: Gradients must have the dtypes of their inputs.
+        others: Further arguments of torch's function; a check that needs ``vmap`` or forward mode
+            is refused, the others are accepted.
 
     Raises:
         GradcheckError: The derivative is wrong, and ``raise_exception`` is set.
+        NotImplementedError: A check that needs ``vmap`` or forward mode.
         ValueError: No input requires grad.
     """
+    refused = [name for name in _ABSENT_CHECKS if others.get(name)]
+    if refused:
+        raise NotImplementedError(
+            f"gradcheck: {', '.join(refused)} needs vmap or forward mode, which modtree does not "
+            f"have. Leave it out to check the backward pass"
+        )
     given = (inputs,) if isinstance(inputs, _C.TensorBase) else as_tuple(inputs)
     wanted = [t for t in _tensors(given) if t.requires_grad]
     if not wanted:

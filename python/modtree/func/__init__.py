@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions of functions: gradients, Jacobians, batches, and modules as functions of their
-parameters.
+"""Functions of functions: gradients, and modules as functions of their parameters.
 
-They nest in any order: ``vmap(grad(f))`` gives a gradient for each sample.
+They nest: ``grad(grad(f))`` gives second derivatives.
 """
 
 from __future__ import annotations
 
 from modtree import _imports
-from modtree._batching.vmap import vmap
-from modtree.func.forward import jacfwd, jvp, linearize
-from modtree.func.reverse import grad, grad_and_value, hessian, jacrev, vjp
+from modtree.func.reverse import grad, grad_and_value, vjp
 from modtree.func.state import stack_module_state
 from modtree.nn.utils.stateless import functional_call
 
-__all__ = [
-    "functional_call",
-    "grad",
-    "grad_and_value",
-    "hessian",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "linearize",
-    "stack_module_state",
-    "vjp",
-    "vmap",
-]
+__all__ = ["functional_call", "grad", "grad_and_value", "stack_module_state", "vjp"]
 
 _imports.answer_for_missing(__name__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gradients and Jacobians that go backward."""
+"""Gradients, and products of vectors with Jacobians."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from typing import Any
 
 from modtree import _C
 from modtree._batching.level import materialized
-from modtree._ops.registry import ops
 from modtree._pytree import flatten, unflatten
 from modtree._tensor.batch_levels import levels
-from modtree._tensor.creation import zeros
 from modtree._tensor.grad_mode import enable_grad
 from modtree.func._inputs import Inputs, chosen, gradients, replaced, tensors_of, with_aux
-from modtree.func.forward import jacfwd
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacrev", "vjp"]
+__all__ = ["grad", "grad_and_value", "vjp"]
 
 
 def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -87,7 +84,7 @@ def _check_scalar(name: str, value: Any) -> None:
     if value.ndim != 0:
         raise RuntimeError(
             f"{name}(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
-            f"{value.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+            f"{value.ndim} dims. Maybe you wanted to use vjp instead?"
         )
 
 
@@ -155,76 +152,3 @@ def _pulled_back(
         return found
     known = [w for w in weights if w.requires_grad]
     return found if known else inputs.finished(found)
-
-
-def jacrev(
-    func: Callable[..., Any],
-    argnums: Any = 0,
-    *,
-    has_aux: bool = False,
-    chunk_size: int | None = None,
-    _preallocate_and_copy: bool = False,
-) -> Callable[..., Any]:
-    """The Jacobian of a function, computed backward: one pass for each element of the result.
-
-    Each tensor in it has the shape of a result followed by that of an argument; they are nested as
-    the results, and within that as the arguments.
-
-    Args:
-        func: Returns tensors; with ``has_aux`` a tuple (tensors, anything).
-        argnums: By which positional argument to derive, or by which ones.
-        has_aux: The result is (Jacobian, aux).
-        chunk_size: Accepted: passes are made one by one.
-
-    Returns:
-        A function of the same arguments, whose value is the Jacobian.
-    """
-    if chunk_size is not None and chunk_size <= 0:
-        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
-    call = with_aux("jacrev(f)(*args)", func, has_aux)
-
-    @functools.wraps(func)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        inputs = Inputs(chosen("jacrev", argnums, args), "jacrev(f)(*args)")
-        with enable_grad():
-            value, aux = call(*replaced(argnums, args, inputs.tree), **kwargs)
-            outputs, structure = tensors_of(value, "jacrev(f)(*args)")
-            again = inputs.outside(outputs)
-            blocks = [_rows(output, inputs, again) for output in outputs]
-        tree = unflatten([unflatten(b, inputs.structure) for b in blocks], structure)
-        tree = inputs.finished(tree)
-        inputs.end()
-        return (tree, inputs.finished(aux)) if has_aux else tree
-
-    return jacobian
-
-
-def _rows(output: Any, inputs: Inputs, create_graph: bool) -> list[Any]:
-    """The Jacobian of one result by each input."""
-    count = output.numel()
-    shape = tuple(output.shape)
-    rows = []
-    for i in range(count):
-        basis = zeros(count, dtype=output.dtype, device=output.device)
-        basis[i] = 1
-        rows.append(gradients([output], inputs.handles, [basis.reshape(shape)], create_graph))
-    return [
-        ops["stack"]([row[k] for row in rows], 0).reshape((*shape, *x.shape))
-        if rows
-        else zeros((*shape, *x.shape), dtype=x.dtype, device=x.device)
-        for k, x in enumerate(inputs.handles)
-    ]
-
-
-def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """The second derivatives of a function.
-
-    Args:
-        func: Returns tensors.
-        argnums: By which positional argument to derive, or by which ones.
-
-    Returns:
-        A function of the same arguments; for two arguments a and b, and a result r, a tensor of
-        shape ``(*r.shape, *a.shape, *b.shape)``.
-    """
-    return jacfwd(jacrev(func, argnums), argnums)

@@ -12,8 +12,9 @@ __all__ = ["stack_module_state"]
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(parameters, buffers) of modules of one class: name -> the tensors of all of them, one above
-    the other, for ``vmap`` over :func:`~modtree.func.functional_call`.
+    """(parameters, buffers) of modules of one class: name -> the tensors of all of them, stacked
+    along a new first dimension. ``torch.func.vmap`` over :func:`~modtree.func.functional_call` runs
+    models with torch leaves as an ensemble.
 
     Parameters that are leaves and require grad stay such as a whole.
 

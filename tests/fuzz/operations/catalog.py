@@ -106,7 +106,7 @@ PASSED_OVER: dict[str, frozenset[str]] = {
         "data_ptr from_dlpack from_numpy frombuffer get_device initial_seed is_distributed "
         "is_inference_mode_enabled is_pinned is_shared load manual_seed map_ apply_ numpy "
         "pin_memory register_hook register_post_accumulate_grad_hook retain_grad save seed "
-        "set_anomaly_enabled share_memory_ typename vmap get_autocast_dtype is_autocast_enabled "
+        "set_anomaly_enabled share_memory_ typename get_autocast_dtype is_autocast_enabled "
         "get_num_threads set_num_threads multi_head_attention_forward requires_grad_ detach_ "
         "type to_dense triplet_margin_with_distance_loss is_tensor get_autocast_gpu_dtype "
         "is_autocast_cache_enabled get_rng_state storage_offset stride get_default_dtype "
