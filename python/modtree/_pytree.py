@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Structure", "flatten", "leaves", "tree_map", "unflatten"]
+__all__ = ["Structure", "flatten", "tree_map", "unflatten"]
 
 _DICTS = (dict, OrderedDict, defaultdict)
 
@@ -61,11 +61,6 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return flat, Structure(type(tree), found[0], tuple(parts))
 
 
-def leaves(tree: Any) -> list[Any]:
-    """The leaves from left to right."""
-    return flatten(tree)[0]
-
-
 def unflatten(values: Any, structure: Structure) -> Any:
     """The structure with these leaves."""
     return _take(iter(values), structure)
@@ -85,35 +80,3 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """The tree with ``function(leaf)`` in place of each leaf."""
     flat, structure = flatten(tree)
     return unflatten([function(leaf) for leaf in flat], structure)
-
-
-def broadcast(
-    prefix: Any, structure: Structure, is_leaf: Callable[[Any], bool]
-) -> list[Any] | None:
-    """One value for each leaf of the structure, where ``prefix`` has that structure or one value in
-    place of a part of it; None where it does not fit.
-    """
-    if is_leaf(prefix):
-        return [prefix] * _count(structure)
-    found = _contents(prefix)
-    same = found is not None and (
-        structure.kind is type(prefix)
-        or (structure.kind in (list, tuple) and type(prefix) in (list, tuple))
-    )
-    if found is None or not same or len(found[1]) != len(structure.parts):
-        return None
-    if structure.kind in _DICTS and found[0] != structure.keys:
-        if set(found[0]) != set(structure.keys):
-            return None
-        found = structure.keys, [prefix[key] for key in structure.keys]
-    result: list[Any] = []
-    for value, part in zip(found[1], structure.parts, strict=True):
-        inner = broadcast(value, part, is_leaf)
-        if inner is None:
-            return None
-        result += inner
-    return result
-
-
-def _count(structure: Structure) -> int:
-    return 1 if structure.kind is None else sum(map(_count, structure.parts))

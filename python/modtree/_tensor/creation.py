@@ -12,7 +12,6 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import as_dtype, as_tuple, get_default_dtype, own_array
-from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.devices import as_device, contexts, device_in_force
 from modtree._tensor.factory_arguments import PLACE, checked, checked_arguments, parameters_of
 from modtree._tensor.layouts import preserve_format
@@ -154,8 +153,7 @@ def factory(name: str, make: Any, text: str, *keywords: str) -> Any:
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = text + _FACTORY_ARGS + (_GENERATOR_ARG if "generator" in keywords else "")
-    made = checked("size", "out", *PLACE, *keywords)(create)
-    return drawing(made) if "generator" in keywords else made
+    return checked("size", "out", *PLACE, *keywords)(create)
 
 
 zeros = factory("zeros", lambda shape, dtype, _: np.zeros(shape, dtype), "A tensor of zeros.")
@@ -269,8 +267,6 @@ def like_factory(create: Any, name: str, text: str, *keywords: str) -> Any:
         dtype, device = _like(input, kwargs.pop("dtype", None), kwargs.pop("device", None))
         values = create(tuple(input.shape), *args, dtype=dtype, device=device, **kwargs)
         result = in_order_of(input, values, memory_format)
-        if levels() and hasattr(input, "_with_batch"):
-            result = input._with_batch(result)
         return result.detach().requires_grad_(True) if needs_grad else result
 
     like.__name__ = like.__qualname__ = name

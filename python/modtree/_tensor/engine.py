@@ -9,7 +9,6 @@ from typing import Any
 from modtree import _C
 from modtree._C import as_tuple
 from modtree._ops.registry import ops
-from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros_like
 
 
@@ -103,12 +102,13 @@ def grad(
     weights = _gradients_for(roots, grad_outputs)
 
     def run(weights: tuple[Any, ...], keep: bool) -> tuple[Any, ...]:
-        return _run(
+        return _C.run_backward(
             roots,
-            wanted,
             weights,
-            retain_graph=keep,
+            wanted,
+            keep_graph=keep,
             create_graph=create_graph,
+            accumulate=False,
             allow_unused=bool(allow_unused) or materialize_grads,
         )
 
@@ -121,21 +121,6 @@ def grad(
             zeros_like(t) if g is None else g for g, t in zip(result, wanted, strict=True)
         )
     return result
-
-
-def _run(outputs: Any, inputs: Any, weights: Any, **options: Any) -> tuple[Any, ...]:
-    if entered := levels():
-        found: tuple[Any, ...] = entered[-1].grad(_run, outputs, inputs, weights, options)
-        return found
-    return _C.run_backward(
-        tuple(outputs),
-        tuple(weights),
-        tuple(inputs),
-        keep_graph=options["retain_graph"],
-        create_graph=options["create_graph"],
-        accumulate=False,
-        allow_unused=options["allow_unused"],
-    )
 
 
 def _batched(run: Any, weights: Sequence[Any], keep: bool) -> tuple[Any, ...]:

@@ -18,7 +18,6 @@ __all__ = [
     "new_empty",
     "new_empty_strided",
     "new_full",
-    "new_like",
     "new_ones",
     "new_tensor",
     "new_zeros",
@@ -51,8 +50,8 @@ def new_tensor(
     )
 
 
-def new_like(self: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What the methods below have in common; Tensor has it as ``_new``."""
+def _new_like(self: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What the methods below have in common."""
     checked_arguments("new_" + make.__name__, _KEYWORDS, kwargs)
     kwargs = {k: v for k, v in kwargs.items() if v is not None}
     kwargs.setdefault("dtype", self.dtype)
@@ -62,7 +61,7 @@ def new_like(self: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _of_sizes(make: Callable[..., Any], what: str) -> Callable[..., Any]:
     def new(self: Tensor, *size: int | Sizes, **kwargs: Any) -> Tensor:
-        return self._new(make, size, kwargs)
+        return _new_like(self, make, size, kwargs)
 
     new.__name__ = new.__qualname__ = "new_" + make.__name__
     new.__doc__ = f"""{what} with the dtype and device of this tensor.
@@ -87,7 +86,7 @@ def new_full(self: Tensor, size: Sizes, fill_value: Tensor | Number, **kwargs: A
         fill_value: The value.
         kwargs: ``dtype``, ``device``, ``requires_grad``.
     """
-    return self._new(creation.full, (size, fill_value), kwargs)
+    return _new_like(self, creation.full, (size, fill_value), kwargs)
 
 
 def new_empty_strided(self: Tensor, size: Sizes, stride: Sizes, **kwargs: Any) -> Tensor:
@@ -98,7 +97,7 @@ def new_empty_strided(self: Tensor, size: Sizes, stride: Sizes, **kwargs: Any) -
         stride: Elements from one index to the next, for each dimension.
         kwargs: ``dtype``, ``device``, ``requires_grad``.
     """
-    return self._new(creation.empty_strided, (size, stride), kwargs)
+    return _new_like(self, creation.empty_strided, (size, stride), kwargs)
 
 
 _function: Any

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from modtree._tensor.batch_levels import refuse_random
 from modtree._tensor.devices import as_device
 
 __all__ = [
@@ -137,7 +136,6 @@ def fork_rng(
 
 def bits_of(generator: Any) -> np.random.Generator:
     """NumPy's generator behind ``generator=``; the default one for None."""
-    refuse_random()
     if generator is None:
         return default_generator._bits
     if isinstance(generator, Generator):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._tensor.batch_levels import drawing
 from modtree._tensor.creation import AS_INPUT, factory, like_factory, make_at, sizes_of
 from modtree._tensor.factory_arguments import PLACE, checked
 from modtree._tensor.random import bits_of, normal, uniform
@@ -43,7 +42,6 @@ rand_like = like_factory(rand, "rand_like", f"rand() {AS_INPUT}", "generator")
 randn_like = like_factory(randn, "randn_like", f"randn() {AS_INPUT}", "generator")
 
 
-@drawing
 @checked("low", "high", "size", "generator", "out", *PLACE)
 def randint(
     low: int,
@@ -93,7 +91,6 @@ randint_like = like_factory(
 )
 
 
-@drawing
 @checked("n", "generator", "out", *PLACE)
 def randperm(
     n: int,

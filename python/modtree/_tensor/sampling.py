@@ -13,7 +13,6 @@ from modtree._ops.independent import independent
 from modtree._ops.out import write
 from modtree._ops.registry import export
 from modtree._tensor import dtypes
-from modtree._tensor.batch_levels import drawing, levels
 from modtree._tensor.creation import empty, empty_like
 from modtree._tensor.random import bits_of, uniform
 from modtree._tensor.random import normal as draw_normal
@@ -28,8 +27,6 @@ __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 
 def _draw(self: Any, needs_float: str | None, make: Any, generator: Any) -> Any:
     """Random values in place; none are drawn for a meta tensor."""
-    if entered := levels():
-        return entered[-1].draw_into(_draw, self, needs_float, make, generator)
     _C.check_inplace(self)
     if needs_float and not (self.is_floating_point() or self.is_complex()):
         raise NotImplementedError(
@@ -162,7 +159,6 @@ def random_(
 # -- new tensors -----------------------------------------------------------------------------------
 
 
-@drawing
 def normal(
     mean: Tensor | float,
     std: Tensor | float = 1.0,
@@ -220,7 +216,6 @@ def _chances(input: Any) -> np.ndarray:
     return chances
 
 
-@drawing
 def bernoulli(
     input: Tensor,
     p: float | None = None,
@@ -243,7 +238,6 @@ def bernoulli(
     return result if out is None else write("bernoulli", "cast", result, out)
 
 
-@drawing
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts from Poisson distributions with these means, in the dtype of the means."""
     result = empty_like(input)
@@ -252,7 +246,6 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return independent(result, input)
 
 
-@drawing
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
     ``count``.
@@ -305,7 +298,6 @@ def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> A
     return _C.from_array(np.asarray(picks, np.int64).reshape(shape))
 
 
-@drawing
 def multinomial(
     input: Tensor,
     num_samples: int,

@@ -413,7 +413,6 @@ class Tensor(_C.TensorBase):
     # -- siblings ----------------------------------------------------------------------------------
 
     new = typed.new
-    _new = new_methods.new_like
     new_tensor = new_methods.new_tensor
     new_zeros = new_methods.new_zeros
     new_ones = new_methods.new_ones
@@ -566,7 +565,7 @@ def _rebuild_meta(cls: type, sizes: Any, dtype: Any, requires_grad: bool) -> Ten
 # What runs in every class as it stands: making and restoring objects, and what only leads to other
 # methods.
 _NOT_OVERRIDABLE = frozenset(
-    ("__new__", "__init__", "__setstate__", "__copy__", "__iter__", "__dir__", "_new")
+    ("__new__", "__init__", "__setstate__", "__copy__", "__iter__", "__dir__")
 )
 
 

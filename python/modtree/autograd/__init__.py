@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modtree import (
-    _batching,  # noqa: F401  # hands vmap over to native code
-    _imports,
-)
+from modtree import _imports
 from modtree._tensor.engine import backward, grad
 from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from modtree.autograd import (

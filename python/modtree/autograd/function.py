@@ -11,7 +11,6 @@ from typing import Any
 
 from modtree import _C
 from modtree._C import as_tuple
-from modtree._tensor.batch_levels import levels
 from modtree._tensor.creation import zeros
 from modtree._tensor.engine import refuse_second
 from modtree._tensor.grad_mode import no_grad
@@ -156,8 +155,6 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Calls ``forward`` and puts the call on the graph."""
-        if entered := levels():
-            return entered[-1].custom(cls, args, kwargs)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple(isinstance(a, _C.TensorBase) and a.requires_grad for a in args)
         is_recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)

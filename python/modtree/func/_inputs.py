@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._batching.level import materialized, plain
 from modtree._pytree import Structure, flatten, tree_map, unflatten
 from modtree._tensor.creation import zeros_like
 from modtree._tensor.engine import grad
@@ -75,9 +74,8 @@ class Inputs:
     def __init__(self, tree: Any, where: str) -> None:
         flat, self.structure = tensors_of(tree, where)
         self.around = _C.is_grad_enabled()
-        self.handles = [self._handle(materialized(value)) for value in flat]
-        leaves = (plain(x) for x in self.handles)
-        self._own = tuple(_C.gradient_edge(x)[0] for x in leaves if x.is_leaf)
+        self.handles = [self._handle(value) for value in flat]
+        self._own = tuple(_C.gradient_edge(x)[0] for x in self.handles if x.is_leaf)
 
     def _handle(self, value: Any) -> Any:
         if not (value.is_floating_point() or value.is_complex()):
@@ -102,8 +100,7 @@ class Inputs:
         """Do the values depend on something that is recorded around the function?"""
         if not self.around:
             return False
-        given = tuple(plain(v) for v in values)
-        return bool(_C.reaches_other_leaves(tuple(v for v in given if v.requires_grad), self._own))
+        return _C.reaches_other_leaves(tuple(v for v in values if v.requires_grad), self._own)
 
     def finished(self, tree: Any) -> Any:
         """Results as they leave: off the graph, unless they depend on what is around."""
@@ -124,9 +121,9 @@ def gradients(
     found: Any = [None] * len(inputs)
     if pairs and inputs:
         found = grad(
-            [materialized(o) for o, _ in pairs],
+            [o for o, _ in pairs],
             inputs,
-            [w if w is None else materialized(w) for _, w in pairs],
+            [w for _, w in pairs],
             retain_graph=retain_graph,
             create_graph=create_graph,
             allow_unused=True,

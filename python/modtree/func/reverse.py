@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._batching.level import materialized
 from modtree._pytree import flatten, unflatten
-from modtree._tensor.batch_levels import levels
 from modtree._tensor.grad_mode import enable_grad
 from modtree.func._inputs import Inputs, chosen, gradients, replaced, tensors_of, with_aux
 
@@ -106,8 +104,6 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     with enable_grad():
         value, aux = with_aux(name, func, has_aux)(*inputs.tree)
     outputs, structure = tensors_of(value, name)
-    outputs = [materialized(o) for o in outputs]
-    depth = len(levels())
     single = len(primals) == 1
 
     def product(
@@ -119,7 +115,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
                 f"Expected pytree structure of cotangents to be the same as pytree structure of "
                 f"outputs to the function. cotangents: {given}, primal output: {structure}"
             )
-        found = _pulled_back(outputs, inputs, weights, retain_graph, create_graph, depth)
+        found = _pulled_back(outputs, inputs, weights, retain_graph, create_graph)
         tree = unflatten(found, inputs.structure)
         return tree if not single else (tree[0],)
 
@@ -129,20 +125,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
 
 def _pulled_back(
-    outputs: Any, inputs: Inputs, weights: Any, retain: bool, create_graph: Any, depth: int
+    outputs: Any, inputs: Inputs, weights: Any, retain: bool, create_graph: Any
 ) -> list[Any]:
-    """The products; cotangents that have a batch of a vmap entered since then go one by one."""
-    entered = levels()
-    if len(entered) > depth:
-        level = entered[-1]
-
-        def one(*sample: Any) -> tuple[Any, ...]:
-            return tuple(_pulled_back(outputs, inputs, sample, True, create_graph, depth))
-
-        if any(map(level.holds, weights)):
-            return list(level.map(one, tuple(weights), "vjp"))
-        with level.left():
-            return list(one(*weights))
     if create_graph is None:
         recorded = inputs.around and any(w.requires_grad for w in weights)
         create_graph = recorded or inputs.outside(outputs)

@@ -19,7 +19,6 @@ from modtree._ops.linalg_functions.factors import (
     svdvals,
 )
 from modtree._ops.registry import export, ops
-from modtree._tensor.batch_levels import for_each_sample
 
 if TYPE_CHECKING:
     from modtree._argument_types import SignLog, Tensor
@@ -282,7 +281,6 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa
     return solve_triangular(L if upper else L.mH, half, upper=True)
 
 
-@for_each_sample
 def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
     """The inverse of the matrix whose Cholesky factor is L, of which one triangle is read."""
     unit = unit_like(L).expand(tuple(L.shape))

@@ -11,7 +11,6 @@ import numpy as np
 from modtree import _C
 from modtree._ops.decompositions import tolerance
 from modtree._ops.registry import export, ops
-from modtree._tensor.batch_levels import for_each_sample
 
 if TYPE_CHECKING:
     from modtree._argument_types import QR, SVD, Tensor
@@ -147,7 +146,6 @@ def eigvals(A: Any) -> Any:  # noqa: N803
     return ops["eig"](A)[0]
 
 
-@for_each_sample
 def matrix_rank(
     A: Any,  # noqa: N803
     tol: Any = None,

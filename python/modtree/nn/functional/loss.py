@@ -17,7 +17,6 @@ from modtree._C import as_dtype
 from modtree._ops import activation as activation_ops
 from modtree._ops import loss as loss_ops
 from modtree._ops.broadcast import broadcast_tensors
-from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.creation import ones_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
@@ -365,7 +364,6 @@ def _repeated_axes(x: Tensor, other: Tensor) -> int:
     return sum(a == 1 != b for a, b in zip(x.shape, other.shape, strict=True))
 
 
-@for_each_sample
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

@@ -12,7 +12,6 @@ import numpy as np
 
 from modtree import _C
 from modtree._ops import ctc as ctc_ops
-from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_reduction
 
@@ -24,7 +23,6 @@ def _numbers(values: Any) -> np.ndarray:
     return array.astype(np.int64).reshape(-1)
 
 
-@for_each_sample
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

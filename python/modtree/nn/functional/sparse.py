@@ -7,7 +7,6 @@ import numpy as np
 
 from modtree._C import from_array
 from modtree._ops import embedding as embedding_ops
-from modtree._tensor.batch_levels import for_each_sample
 from modtree._tensor.creation import need_storage
 from modtree._tensor.ranges import arange
 from modtree._tensor.tensor import Tensor
@@ -117,7 +116,6 @@ def embedding_bag(
     )
 
 
-@for_each_sample
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Class numbers (int64, any shape) as vectors of 0 and a single 1: (..., num_classes).
 
