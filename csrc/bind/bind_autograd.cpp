@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
 #include "tensor/autograd/saved_values.h"
-#include "tensor/batched.h"
 
 namespace modtree {
 
@@ -39,12 +37,6 @@ py::object run(const py::tuple &roots, const py::tuple &gradients, const py::obj
 
 py::object record(const py::str &name, const py::tuple &inputs, const py::tuple &outputs,
                   const py::object &function, const py::tuple &changed, bool saves) {
-  PyObject *tensors[2] = {inputs.ptr(), outputs.ptr()};
-  if (any_batched(tensors, 2)) {
-    throw std::runtime_error(std::string(name) +
-                             ": hooks on the gradients of modules, and other functions in the "
-                             "graph that are not operations, are not available inside of vmap");
-  }
   NodeObject *node =
       record_python(name.ptr(), inputs.ptr(), outputs.ptr(), function.ptr(), changed.ptr());
   if (node == nullptr) {
@@ -152,8 +144,6 @@ py::tuple get_anomaly_mode() { return tuple_of(anomaly_mode.enabled, anomaly_mod
 
 void change_saved_hooks(int by) { saved_hooks_depth += by; }
 
-void change_batching(int by) { batching_depth += by; }
-
 bool node_runs(const py::object &node) {
   if (!is_node(node.ptr())) {
     throw py::type_error("expected a Node");
@@ -192,7 +182,6 @@ void bind_autograd(Functions &m) {
   m.def<change_saved_hooks>(
       "change_saved_hooks(by, /)",
       "One more, or one less, is entered: they count for all threads, which then look closer.");
-  m.def<change_batching>("change_batching(by, /)", "The same for vmap.");
   m.def<current_backward_id>("current_backward_id()", "The number of the backward that runs.");
   m.def<is_backward_running>("is_backward_running(number, /)",
                              "Has the backward of that number not ended?");

@@ -45,8 +45,7 @@ std::vector<Given> look_up(const py::dict &objects) {
 
 // Native code writes into objects of these classes as into those of the base.
 PyTypeObject *base_of(const Given &given) {
-  if (given.is_for(installed.Tensor) || given.is_for(installed.Parameter) ||
-      given.is_for(installed.BatchedTensor)) {
+  if (given.is_for(installed.Tensor) || given.is_for(installed.Parameter)) {
     return tensor_base_type;
   }
   if (given.is_for(installed.StateDict) || given.is_for(installed.PickledTable)) {

@@ -11,7 +11,6 @@
 namespace modtree {
 
 #define MODTREE_INSTALLED(X)                                                                       \
-  X(BatchedTensor, type)                                                                           \
   X(IncompatibleKeys, type)                                                                        \
   X(Parameter, type)                                                                               \
   X(PickledTable, type)                                                                            \
@@ -27,8 +26,6 @@ namespace modtree {
   X(base_of_part, function)                                                                        \
   X(base_part, function)                                                                           \
   X(base_with_part, function)                                                                      \
-  X(batched_call, function)                                                                        \
-  X(batched_inplace, function)                                                                     \
   X(call_by_name, function)                                                                        \
   X(dtype_by_name, function)                                                                       \
   X(explain_anomaly, function)                                                                     \

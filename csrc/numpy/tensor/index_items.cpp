@@ -2,7 +2,6 @@
 #include "tensor/index_items.h"
 
 #include "tensor/array_view.h"
-#include "tensor/batched.h"
 #include "tensor/number.h"
 #include "tensor/op_errors.h"
 
@@ -49,7 +48,7 @@ py::object array_of_list(PyObject *item) {
 PyArrayObject *whole_number(PyObject *item) {
   PyArrayObject *array = nullptr;
   if (is_tensor(item)) {
-    array = as_tensor(item)->is_meta || is_batched(item) ? nullptr : as_tensor(item)->array;
+    array = as_tensor(item)->is_meta ? nullptr : as_tensor(item)->array;
   } else if (is_ndarray(item)) {
     array = as_array(item);
   }
@@ -78,7 +77,7 @@ PyObject *plain_item(PyObject *item) {
   if (PyArray_IsScalar(item, Integer)) {
     return PyNumber_Index(item);
   }
-  if (is_tensor(item) && !as_tensor(item)->is_meta && !is_batched(item) &&
+  if (is_tensor(item) && !as_tensor(item)->is_meta &&
       PyArray_TYPE(as_tensor(item)->array) == NPY_UINT8) {
     return mask_of_bytes(as_tensor(item)->array);
   }
@@ -125,7 +124,7 @@ int dimensions_taken(PyObject *item) {
 }
 
 bool is_mask_of_nothing(PyObject *item) {
-  PyArrayObject *array = is_mask(item) && !is_batched(item) ? array_of_item(item) : nullptr;
+  PyArrayObject *array = is_mask(item) ? array_of_item(item) : nullptr;
   return array != nullptr && PyArray_SIZE(array) == 0;
 }
 
@@ -205,8 +204,7 @@ py::object full_index(TensorObject *self, PyObject *index, bool add_ellipsis) {
     has_mask_of_nothing |= is_mask_of_nothing(plain);
     Py_DECREF(item);
   }
-  if (has_mask_of_nothing && !is_batched(reinterpret_cast<PyObject *>(self)) &&
-      !check_masks_of_nothing(self->array, full.ptr())) {
+  if (has_mask_of_nothing && !check_masks_of_nothing(self->array, full.ptr())) {
     return py::object();
   }
   return full;

@@ -9,7 +9,6 @@
 #include "python/once.h"
 #include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
-#include "tensor/batched.h"
 #include "tensor/float_errors.h"
 #include "tensor/op_arguments.h"
 #include "tensor/op_errors.h"
@@ -243,9 +242,6 @@ PyObject *wrap_result(PyObject *result, bool shared) {
 }
 
 PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-  if (any_batched(args, nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)))) {
-    return call_batched(op, args, nargs, kwnames);
-  }
   PyObject *result;
   if (kwnames == nullptr && call_fast(op, args, nargs, &result)) {
     return result;
@@ -304,11 +300,6 @@ PyObject *op_call(OpObject *op, PyObject *const *args, Py_ssize_t nargs, PyObjec
 
 int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames) {
-  PyObject *self_obj = reinterpret_cast<PyObject *>(self);
-  if (is_batched(self_obj) ||
-      any_batched(args, nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames)))) {
-    return call_batched_inplace(op, self_obj, args, nargs, kwnames);
-  }
   if (check_inplace(self, grad_enabled() && any_needs_grad(args, nargs)) < 0 ||
       check_overlap(self) < 0) {
     return -1;

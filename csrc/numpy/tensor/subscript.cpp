@@ -4,7 +4,6 @@
 #include "python/native_section.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
-#include "tensor/batched.h"
 #include "tensor/fitted.h"
 #include "tensor/index_items.h"
 #include "tensor/number.h"
@@ -20,7 +19,7 @@ namespace {
 bool check_meta_index(TensorObject *self, PyObject *full) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(full); ++i) {
     PyObject *item = PyTuple_GET_ITEM(full, i);
-    if (is_tensor(item) && as_tensor(item)->is_meta && !is_batched(item) &&
+    if (is_tensor(item) && as_tensor(item)->is_meta &&
         (!self->is_meta || PyArray_TYPE(as_tensor(item)->array) == NPY_BOOL)) {
       PyErr_SetString(PyExc_NotImplementedError,
                       "a tensor on 'meta' is no index: it has no values that say which elements");
@@ -286,10 +285,6 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
   }
   if (index == Py_False) {
     return 0;  // chooses nothing, so that the value is not a part of the graph either
-  }
-  PyObject *written[2] = {index, value};
-  if (any_batched(written, 2)) {
-    return refuse_batched_write("setitem");
   }
   if (check_inplace(self, grad_enabled() && any_needs_grad(&value, 1)) < 0) {
     prefer_index_error(self, index);
