@@ -7,7 +7,7 @@ They nest: ``grad(grad(f))`` gives second derivatives.
 from __future__ import annotations
 
 from modtree import _imports
-from modtree.func.reverse import grad, grad_and_value, vjp
+from modtree.func.gradients import grad, grad_and_value, vjp
 from modtree.func.state import stack_module_state
 from modtree.nn.utils.stateless import functional_call
 
