@@ -147,7 +147,7 @@ def _tensors_of(tree: Any, where: str) -> tuple[list[Any], Structure]:
     for value in flat:
         if isinstance(value, _C.TensorBase):
             continue
-        family = families.find(type(value))
+        family = families.family_of(value)
         other = (
             ": use the functions of that library for its tensors (of torch, torch.func)"
             if family is not None
