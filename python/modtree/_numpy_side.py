@@ -6,7 +6,7 @@ from importlib import import_module
 
 from modtree import _imports
 
-for _part in ("_ops.groups", "autograd", "families.numpy"):
+for _part in ("_ops.groups", "_tensor.ranges", "autograd", "families.numpy"):
     import_module(f"modtree.{_part}")
 
 # What annotations name, for typing.get_type_hints(), which looks in a function's own module. These

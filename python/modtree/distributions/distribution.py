@@ -13,19 +13,14 @@ from modtree._type_names import no_tensor
 from modtree.distributions.utils import lazy_property
 
 
-class _Undefined:
-    """Something that a class of distributions defines itself, or does not have."""
+def _undefined(name: str, doc: str) -> Any:
+    """A method that a class of distributions defines itself, or does not have."""
 
-    def __init__(self, doc: str) -> None:
-        self.__doc__ = doc
+    def method(self: Distribution, *arguments: Any, **keywords: Any) -> Any:
+        raise NotImplementedError(f"{type(self)} does not implement {name}")
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        if instance is None:
-            return self
-        raise NotImplementedError(f"{type(instance)} does not implement {self._name}")
+    method.__name__, method.__doc__ = name, doc
+    return method
 
 
 class Distribution:
@@ -53,14 +48,14 @@ class Distribution:
     #: Which values a sample may have, a constraint; None: they are not checked.
     support: Any = None
 
-    mean: Any = _Undefined("The mean.")
-    mode: Any = _Undefined("The most probable value.")
-    variance: Any = _Undefined("The variance.")
-    rsample: Any = _Undefined("rsample(sample_shape): samples with a gradient in the parameters.")
-    log_prob: Any = _Undefined("log_prob(value): the logarithm of the density or probability.")
-    cdf: Any = _Undefined("cdf(value): the probability of values up to this one.")
-    icdf: Any = _Undefined("icdf(value): the inverse of cdf().")
-    entropy: Any = _Undefined("entropy(): the entropy, in nats.")
+    mean: Any = property(_undefined("mean", "The mean."))
+    mode: Any = property(_undefined("mode", "The most probable value."))
+    variance: Any = property(_undefined("variance", "The variance."))
+    rsample = _undefined("rsample", "rsample(sample_shape=()): samples that have a gradient.")
+    log_prob = _undefined("log_prob", "log_prob(value): the logarithm of the density.")
+    cdf = _undefined("cdf", "cdf(value): the probability of values up to this one.")
+    icdf = _undefined("icdf", "icdf(value): the inverse of cdf().")
+    entropy = _undefined("entropy", "entropy(): the entropy, in nats.")
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from modtree._ops import functions as ops
 from modtree._tensor.creation import full_like
-from modtree.distributions import families as f
+from modtree.distributions import families
 from modtree.distributions.utils import HALF_LOG_2PI, sum_rightmost
 from modtree.nn.functional import softplus
 
@@ -72,12 +72,12 @@ def _independent(p: Any, q: Any) -> Any:
 
 
 _FORMULAS = {
-    (f.Bernoulli, f.Bernoulli): _bernoulli,
-    (f.Categorical, f.Categorical): _categorical,
-    (f.Normal, f.Normal): _normal,
-    (f.Uniform, f.Uniform): _uniform,
-    (f.Normal, f.Uniform): lambda p, q: full_like(p.mean, math.inf),
-    (f.Uniform, f.Normal): _uniform_normal,
-    (f.TransformedDistribution, f.TransformedDistribution): _transformed,
-    (f.Independent, f.Independent): _independent,
+    (families.Bernoulli, families.Bernoulli): _bernoulli,
+    (families.Categorical, families.Categorical): _categorical,
+    (families.Normal, families.Normal): _normal,
+    (families.Uniform, families.Uniform): _uniform,
+    (families.Normal, families.Uniform): lambda p, q: full_like(p.mean, math.inf),
+    (families.Uniform, families.Normal): _uniform_normal,
+    (families.TransformedDistribution, families.TransformedDistribution): _transformed,
+    (families.Independent, families.Independent): _independent,
 }
