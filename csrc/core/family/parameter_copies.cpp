@@ -2,16 +2,9 @@
 #include "family/parameter_copies.h"
 
 #include "python/interned.h"
+#include "python/owned.h"
 
 namespace modtree {
-
-namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-
-}  // namespace
 
 ParameterCopies::ParameterCopies(py::handle description) {
   if (description.is_none()) {

@@ -6,15 +6,12 @@
 
 #include "family/family.h"
 #include "python/call.h"
+#include "python/owned.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 
 // As NumPy and torch call it; null for what neither has.
 const char *dtype_name(dlpack::DataType dtype) {

@@ -6,15 +6,11 @@
 #include "python/call.h"
 #include "python/interned.h"
 #include "python/loaded_library.h"
+#include "python/owned.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 PyTypeObject *as_type(py::handle type) {
   if (!PyType_Check(type.ptr())) {

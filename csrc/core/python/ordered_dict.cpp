@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "python/internals.h"
+#include "python/owned.h"
 
 namespace modtree {
 
@@ -14,10 +15,6 @@ namespace modtree {
 namespace {
 
 namespace py = pybind11;
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 
 // One entry, in the list that keeps the order; owns its key.
 struct OrderNode {

@@ -6,6 +6,7 @@
 #include "python/compat.h"
 #include "python/installed.h"
 #include "python/native_section.h"
+#include "python/owned.h"
 #include "python/slot_guard.h"
 #include "tensor/array_view.h"
 #include "tensor/parameter_copy.h"
@@ -13,10 +14,6 @@
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 
 // Up to this size the bytes of a pickle are copied into an array, which costs less than one over
 // them.

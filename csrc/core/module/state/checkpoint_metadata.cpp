@@ -3,19 +3,11 @@
 
 #include "module/state/state_path.h"
 #include "python/installed.h"
+#include "python/owned.h"
 #include "python/signals.h"
 #include "python/type_text.h"
 
 namespace modtree {
-
-namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
-
-}  // namespace
 
 int is_mapping(PyObject *value) {
   if (PyDict_Check(value)) {

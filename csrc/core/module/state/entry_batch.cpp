@@ -6,15 +6,11 @@
 
 #include "module/walk/last_roots.h"
 #include "python/ordered_dict.h"
+#include "python/owned.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // What is known of the keys of walks from one root.
 struct KnownKeys {

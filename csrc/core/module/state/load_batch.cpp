@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "module/walk/pointer_set.h"
+#include "python/owned.h"
 #include "python/prefetch.h"
 
 namespace modtree {
@@ -16,10 +17,6 @@ constexpr std::size_t kLargestBatch = 128;
 // Steps from which on looking ahead is worth it, and how much of a tensor is brought near.
 constexpr std::size_t kSmallPlan = 1024;
 constexpr std::size_t kTensorHead = 96;
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 
 }  // namespace
 

@@ -3,14 +3,11 @@
 
 #include "module/state/replaced_tensors.h"
 #include "module/torch_facts.h"
+#include "python/owned.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
 
 // The shape of a tensor, or of something that only looks like one: new reference, null on error.
 PyObject *shape_of(PyObject *value) {

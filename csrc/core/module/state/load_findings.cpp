@@ -6,15 +6,11 @@
 #include "module/class_info.h"
 #include "python/call.h"
 #include "python/installed.h"
+#include "python/owned.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // What an explanation said. Empty where that cannot be told; null when something worse than an
 // Exception was raised.

@@ -8,17 +8,13 @@
 #include "module/state/saved_names.h"
 #include "module/state/state_path.h"
 #include "python/arguments.h"
+#include "python/owned.h"
 #include "python/signals.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // The entry of any mapping: 1 and *value set, 0 when absent, -1 on error.
 int find_entry(PyObject *mapping, PyObject *key, Owned *value) {

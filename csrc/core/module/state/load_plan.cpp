@@ -10,16 +10,12 @@
 #include "module/state/state_path.h"
 #include "module/state/unexpected_keys.h"
 #include "module/walk/look_ahead.h"
+#include "python/owned.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // Tells names without a dot, and remembers a few: the modules of a tree repeat them.
 class DotlessNames {

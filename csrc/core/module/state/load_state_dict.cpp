@@ -20,6 +20,7 @@
 #include "python/arguments.h"
 #include "python/context_variable.h"
 #include "python/installed.h"
+#include "python/owned.h"
 #include "python/signals.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
@@ -27,11 +28,6 @@
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 class Loader {
 public:

@@ -6,16 +6,12 @@
 #include "module/attributes/registry_edit.h"
 #include "module/walk/pointer_set.h"
 #include "python/context_variable.h"
+#include "python/owned.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // Is the entry one of the buffers? A name may be in both registries. -1 on error.
 int is_of_buffers(const LoadEntry &entry) {

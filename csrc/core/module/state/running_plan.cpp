@@ -7,17 +7,14 @@
 #include "module/name_cache.h"
 #include "module/state/saved_names.h"
 #include "module/state/unexpected_keys.h"
+#include "python/owned.h"
 
 namespace modtree {
 
 namespace {
 
-using Owned = py::object;
 using Kind = LoadPlan::Kind;
 using Reports = std::vector<LoadPlan::Report>;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // Appends reports to a list as long as `is_due`; -1 on error.
 template <class IsDue>

@@ -9,16 +9,12 @@
 #include "python/arguments.h"
 #include "python/installed.h"
 #include "python/ordered_dict.h"
+#include "python/owned.h"
 #include "python/slot_guard.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // What is stored for a tensor: new reference, null on error.
 PyObject *saved_value(PyObject *tensor, const Destination &destination) {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/state/saved_names.h"
 
+#include "python/owned.h"
+
 namespace modtree {
-
-namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
-
-}  // namespace
 
 int is_in_non_persistent_set(ModuleObject *module, PyObject *name) {
   PyObject *set;

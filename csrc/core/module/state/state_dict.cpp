@@ -15,17 +15,13 @@
 #include "python/arguments.h"
 #include "python/call.h"
 #include "python/installed.h"
+#include "python/owned.h"
 #include "python/slot_guard.h"
 #include "python/type_text.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 // Is the hook of the kind that must return None? The class of the table's entry says so, not an
 // attribute of the function, which torch's registration sets. -1 on error.

@@ -7,16 +7,12 @@
 
 #include "module/state/saved_names.h"
 #include "module/state/state_path.h"
+#include "python/owned.h"
 #include "python/signals.h"
 
 namespace modtree {
 
 namespace {
-
-using Owned = py::object;
-
-Owned steal(PyObject *object) { return py::reinterpret_steal<Owned>(object); }
-Owned borrow(PyObject *object) { return py::reinterpret_borrow<Owned>(object); }
 
 Owned text(std::string_view name) {
   return steal(
