@@ -9,7 +9,7 @@ namespace modtree {
 
 namespace {
 
-Array checked(PyObject *array) {
+Array checked_array(PyObject *array) {
   if (!array) {
     throw py::error_already_set();
   }
@@ -31,9 +31,9 @@ Array new_array_of(PyArray_Descr *descr, const Shape &shape, const Shape &stride
     throw py::error_already_set();
   }
   // Takes the reference to the dtype, also where it fails.
-  return checked(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(shape.size()),
-                                      shape.data(), strides.empty() ? nullptr : strides.data(),
-                                      nullptr, 0, nullptr));
+  return checked_array(
+      PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(shape.size()), shape.data(),
+                           strides.empty() ? nullptr : strides.data(), nullptr, 0, nullptr));
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Array contiguous(py::handle object, int type_number) {
   }
   constexpr int kFlags =
       NPY_ARRAY_ENSUREARRAY | NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | NPY_ARRAY_FORCECAST;
-  return checked(PyArray_FromAny(object.ptr(), descr, 0, 0, kFlags, nullptr));
+  return checked_array(PyArray_FromAny(object.ptr(), descr, 0, 0, kFlags, nullptr));
 }
 
 bool is_dense(const Array &x) {
@@ -118,7 +118,7 @@ bool same_layout(const Array &a, const Array &b) {
 
 Array dense_copy(const Array &x) {
   constexpr int kFlags = NPY_ARRAY_ENSURECOPY | NPY_ARRAY_ENSUREARRAY | NPY_ARRAY_ALIGNED;
-  return checked(PyArray_FromAny(x.ptr(), nullptr, 0, 0, kFlags, nullptr));
+  return checked_array(PyArray_FromAny(x.ptr(), nullptr, 0, 0, kFlags, nullptr));
 }
 
 void copy_into(const Array &to, const Array &from) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bind/bind_tensor.h"
+#include "python/checked.h"
 #include "python/signals.h"
 #include "tensor/autograd/anomaly.h"
 #include "tensor/autograd/backward.h"
@@ -18,21 +19,14 @@ namespace modtree {
 
 namespace {
 
-py::object checked(PyObject *result) {
-  if (result == nullptr) {
-    throw py::error_already_set();
-  }
-  return py::reinterpret_steal<py::object>(result);
-}
-
-py::object run(const py::tuple &roots, const py::tuple &gradients, const py::object &inputs,
-               bool keep_graph, bool create_graph, bool accumulate, bool allow_unused) {
+py::object run_engine(const py::tuple &roots, const py::tuple &gradients, const py::object &inputs,
+                      bool keep_graph, bool create_graph, bool accumulate, bool allow_unused) {
   py::object chosen;
   if (!inputs.is_none()) {
-    chosen = checked(inputs_tuple(inputs.ptr()).release().ptr());
+    chosen = owned(inputs_tuple(inputs.ptr()).release().ptr());
   }
-  return checked(run_backward(roots.ptr(), gradients.ptr(), chosen.ptr(),
-                              {keep_graph, create_graph, accumulate, allow_unused}));
+  return owned(run_backward(roots.ptr(), gradients.ptr(), chosen.ptr(),
+                            {keep_graph, create_graph, accumulate, allow_unused}));
 }
 
 py::object record(const py::str &name, const py::tuple &inputs, const py::tuple &outputs,
@@ -50,7 +44,7 @@ py::object function_view(const py::object &tensor, bool one_of_many) {
   if (!is_tensor(tensor.ptr())) {
     throw py::type_error("function_view: expected a Tensor");
   }
-  py::object view = checked(tensor_alias(as_tensor(tensor.ptr())));
+  py::object view = owned(tensor_alias(as_tensor(tensor.ptr())));
   set_base(as_tensor(view.ptr()), as_tensor(tensor.ptr()),
            one_of_many ? ViewOrigin::one_of_many : ViewOrigin::of_function);
   return view;
@@ -63,7 +57,7 @@ py::object with_history(const py::object &tensor, const py::object &node, std::i
     throw py::type_error(
         "with_history: expected a Tensor, a Node and the number of one of its outputs");
   }
-  py::object alias = checked(tensor_alias(as_tensor(tensor.ptr())));
+  py::object alias = owned(tensor_alias(as_tensor(tensor.ptr())));
   set_history(as_tensor(alias.ptr()), as_node(node.ptr()), static_cast<std::uint32_t>(nr));
   return alias;
 }
@@ -80,7 +74,7 @@ py::tuple edge_of(const py::object &tensor) {
     throw std::runtime_error(
         "the tensor needs no gradient, or is a view that was made under no_grad");
   }
-  return tuple_of(checked(named_node(edge.node)), std::int64_t{edge.nr});
+  return tuple_of(owned(named_node(edge.node)), std::int64_t{edge.nr});
 }
 
 // Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?
@@ -160,7 +154,7 @@ bool node_runs(const py::object &node) {
 void bind_autograd(Functions &m) {
   make_node_type(m.module());
   init_gradient();
-  m.def<run>(
+  m.def<run_engine>(
       "run_backward(roots, gradients, inputs, keep_graph, create_graph, accumulate, allow_unused)",
       "Runs the graph backward from the roots: a tuple of gradients, or None.");
   m.def<record>("record_python(name, inputs, outputs, function, changed=(), saves=False)",

@@ -3,6 +3,7 @@
 #include "bind/bind_tensor.h"
 
 #include "bind/array.h"
+#include "python/checked.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
 #include "tensor/create.h"
@@ -64,13 +65,6 @@ py::object result_type(const py::tuple &tensors) {
   return dtype_object(dtype_of_num(num));
 }
 
-py::object checked(PyObject *result) {
-  if (!result) {
-    throw py::error_already_set();
-  }
-  return py::reinterpret_steal<py::object>(result);
-}
-
 py::object as_dtype(py::handle value) { return dtype_object(dtype_argument(value)); }
 
 py::object get_default_dtype() { return dtype_object(dtype_of_num(default_float_num())); }
@@ -81,7 +75,7 @@ py::object promote_types(py::handle a, py::handle b) {
 }
 
 py::object fit_number(py::handle number, py::handle dtype) {
-  return checked(fitted_number(number.ptr(), dtype_argument(dtype)));
+  return owned(fitted_number(number.ptr(), dtype_argument(dtype)));
 }
 
 void bind_dtypes(Functions &m) {
@@ -106,7 +100,7 @@ void bind_grad_mode(Functions &m) {
 }
 
 py::object subclass_of(const py::object &tensor, const py::type &cls) {
-  return checked(as_subclass(tensor.ptr(), reinterpret_cast<PyTypeObject *>(cls.ptr())));
+  return owned(as_subclass(tensor.ptr(), reinterpret_cast<PyTypeObject *>(cls.ptr())));
 }
 
 bool has_compatible_shallow_copy_type(py::handle tensor, py::handle other) {
@@ -114,10 +108,10 @@ bool has_compatible_shallow_copy_type(py::handle tensor, py::handle other) {
 }
 
 py::object wrap(py::object result, bool shared) {
-  return checked(wrap_result(result.release().ptr(), shared));
+  return owned(wrap_result(result.release().ptr(), shared));
 }
 
-py::object shown_array(const Array &array) { return checked(shown_view(as_array(array.ptr()))); }
+py::object shown_array(const Array &array) { return owned(shown_view(as_array(array.ptr()))); }
 
 py::object owner_of_array(const Array &array) {
   return py::reinterpret_borrow<py::object>(as_object(owner_of_memory(as_array(array.ptr()))));

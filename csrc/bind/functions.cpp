@@ -16,13 +16,13 @@ namespace {
 constexpr std::size_t kMost = 16;  // parameters of one function
 constexpr Py_ssize_t kMostAxes = 64;
 
-enum class Collects : std::uint8_t { nothing, positions, keywords };
-
 }  // namespace
 
 // One for each function of the module, for the life of the process: CPython keeps no copy of the
 // definition, and calls may come as long as there is a thread.
 struct BoundFunction {
+  enum class Collects : std::uint8_t { nothing, positions, keywords };
+
   PyMethodDef definition{};
   std::string name, doc;
   std::vector<ParameterType> types;
@@ -220,7 +220,7 @@ private:
 PyObject *collect(const BoundFunction &function, PyObject *const *args, Py_ssize_t count,
                   PyObject *keywords) {
   const Py_ssize_t keyword_count = keywords ? PyTuple_GET_SIZE(keywords) : 0;
-  const bool by_position = function.collects == Collects::positions;
+  const bool by_position = function.collects == BoundFunction::Collects::positions;
   if (by_position ? keyword_count != 0 : count != 0) {
     PyErr_Format(PyExc_TypeError, "%s() takes no %s arguments", function.name.c_str(),
                  by_position ? "keyword" : "positional");
@@ -246,7 +246,7 @@ PyObject *collect(const BoundFunction &function, PyObject *const *args, Py_ssize
 int read_arguments(const BoundFunction &function, PyObject *const *args, Py_ssize_t count,
                    PyObject *keywords, Held &held, Value *values) {
   PyObject *given[kMost] = {};
-  if (function.collects != Collects::nothing) {
+  if (function.collects != BoundFunction::Collects::nothing) {
     held.tuples.push_back(
         py::reinterpret_steal<py::object>(collect(function, args, count, keywords)));
     given[0] = held.tuples.back().ptr();
@@ -352,7 +352,8 @@ const BoundFunction *Functions::add(const char *signature, const char *doc,
     } else if (part == "*") {
       function->keyword_only_from = number;
     } else if (part[0] == '*') {
-      function->collects = part[1] == '*' ? Collects::keywords : Collects::positions;
+      function->collects =
+          part[1] == '*' ? BoundFunction::Collects::keywords : BoundFunction::Collects::positions;
       function->texts.push_back(part);
       function->defaults.emplace_back();
     } else {

@@ -38,7 +38,7 @@ int done(PyObject *result) {
 }
 
 template <class... Args>
-PyObject *call(const py::object &function, Args... args) {
+PyObject *called(const py::object &function, Args... args) {
   // One slot in front for PY_VECTORCALL_ARGUMENTS_OFFSET, so that bound methods need not copy.
   PyObject *stack[] = {nullptr, args...};
   const OutsideNativeSection outside;
@@ -105,36 +105,36 @@ public:
                    !PyObject_TypeCheck(tensor,
                                        reinterpret_cast<PyTypeObject *>(parameter_type_.ptr()))
                ? has_mark(tensor, names.is_param)
-               : truth_of(call(is_parameter_, tensor));
+               : truth_of(called(is_parameter_, tensor));
   }
   int is_buffer(PyObject *tensor) override {
-    return common_names_ ? has_mark(tensor, names.is_buffer) : truth_of(call(is_buffer_, tensor));
+    return common_names_ ? has_mark(tensor, names.is_buffer) : truth_of(called(is_buffer_, tensor));
   }
   int is_uninitialized(PyObject *tensor) override {
-    return common_names_ && is_own_type(tensor) ? 0 : truth_of(call(is_uninitialized_, tensor));
+    return common_names_ && is_own_type(tensor) ? 0 : truth_of(called(is_uninitialized_, tensor));
   }
   int is_meta(PyObject *tensor) override {
     return truth_of(ask(TensorAttribute::is_meta, names.is_meta, is_meta_, tensor));
   }
   int is_floating_point(PyObject *tensor) override {
     return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_floating_point)
-                                  : call(is_floating_point_, tensor));
+                                  : called(is_floating_point_, tensor));
   }
   int is_complex(PyObject *tensor) override {
     return truth_of(common_names_ ? PyObject_CallMethodNoArgs(tensor, names.is_complex)
-                                  : call(is_complex_, tensor));
+                                  : called(is_complex_, tensor));
   }
 
   bool has_bare_parameters() const override { return bare_parameters_; }
   bool is_told_by_address() const override { return told_by_address_; }
   bool is_immutable() const override { return immutable_; }
   PyObject *filled(PyObject *tensor, PyObject *source, bool as_it_is) override {
-    return call(filled_, tensor, source, as_it_is ? Py_True : Py_False);
+    return called(filled_, tensor, source, as_it_is ? Py_True : Py_False);
   }
   PyObject *in_place_of(PyObject *value, PyObject *tensor) override {
-    return call(in_place_of_, value, tensor);
+    return called(in_place_of_, value, tensor);
   }
-  int takes_source(PyObject *value) override { return truth_of(call(takes_source_, value)); }
+  int takes_source(PyObject *value) override { return truth_of(called(takes_source_, value)); }
 
   PyObject *shape(PyObject *tensor) override {
     return ask(TensorAttribute::shape, names.shape, shape_, tensor);
@@ -175,11 +175,11 @@ public:
     }
     PyObject *value = flag ? Py_True : Py_False;
     return done(common_names_ ? PyObject_CallMethodOneArg(tensor, names.requires_grad_, value)
-                              : call(set_requires_grad_, tensor, value));
+                              : called(set_requires_grad_, tensor, value));
   }
   int has_grad_fn(PyObject *tensor) override {
     if (!common_names_) {
-      return truth_of(call(has_grad_fn_, tensor));
+      return truth_of(called(has_grad_fn_, tensor));
     }
     PyObject *node = ask(TensorAttribute::grad_fn, names.grad_fn, has_grad_fn_, tensor);
     Py_XDECREF(node);
@@ -188,7 +188,7 @@ public:
   PyObject *grad(PyObject *tensor) override {
     return reader_.knows(tensor) ? reader_.grad(tensor)
            : common_names_       ? PyObject_GetAttr(tensor, names.grad)
-                                 : call(grad_, tensor);
+                                 : called(grad_, tensor);
   }
   bool lacks_grad(PyObject *tensor) override { return reader_.lacks_grad(tensor); }
   void prefetch_grad(PyObject *tensor, bool again) override {
@@ -197,7 +197,7 @@ public:
   int set_grad(PyObject *tensor, PyObject *grad) override {
     return reader_.knows(tensor) ? reader_.set_grad(tensor, grad)
            : common_names_       ? PyObject_SetAttr(tensor, names.grad, grad)
-                                 : done(call(set_grad_, tensor, grad));
+                                 : done(called(set_grad_, tensor, grad));
   }
   int zero_grad(PyObject *tensor, bool set_to_none) override {
     if (common_names_) {
@@ -213,7 +213,7 @@ public:
         return set_grad(tensor, Py_None);
       }
     }
-    return done(call(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
+    return done(called(zero_grad_, tensor, set_to_none ? Py_True : Py_False));
   }
 
   // A library that has a switch is asked for it (the scope is its old value); the others give a
@@ -221,7 +221,7 @@ public:
   PyObject *enter_no_grad() override {
     if (!set_grad_enabled_.is_none()) {
       auto old = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(is_grad_enabled_.ptr()));
-      return old && done(call(set_grad_enabled_, Py_False)) == 0 ? old.release().ptr() : nullptr;
+      return old && done(called(set_grad_enabled_, Py_False)) == 0 ? old.release().ptr() : nullptr;
     }
     auto context = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(no_grad_.ptr()));
     if (!context || context.is_none()) {
@@ -233,7 +233,7 @@ public:
   }
   int exit_no_grad(PyObject *scope) override {
     if (!set_grad_enabled_.is_none()) {
-      return done(call(set_grad_enabled_, scope));
+      return done(called(set_grad_enabled_, scope));
     }
     return scope == Py_None
                ? 0
@@ -244,10 +244,11 @@ public:
     if (reader_.knows_detach(tensor)) {
       return reader_.detach(tensor);
     }
-    return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach) : call(detach_, tensor);
+    return common_names_ ? PyObject_CallMethodNoArgs(tensor, names.detach)
+                         : called(detach_, tensor);
   }
   PyObject *make_parameter(PyObject *data, bool requires_grad) override {
-    return call(make_parameter_, data, requires_grad ? Py_True : Py_False);
+    return called(make_parameter_, data, requires_grad ? Py_True : Py_False);
   }
   PyObject *copy_parameter(PyObject *tensor) override {
     return reinterpret_cast<PyObject *>(Py_TYPE(tensor)) == parameter_type_.ptr()
@@ -255,16 +256,16 @@ public:
                : nullptr;
   }
   int can_set_data(PyObject *tensor, PyObject *other) override {
-    return truth_of(call(can_set_data_, tensor, other));
+    return truth_of(called(can_set_data_, tensor, other));
   }
   int set_data(PyObject *tensor, PyObject *other) override {
     return common_names_ ? PyObject_SetAttr(tensor, names.data, other)
-                         : done(call(set_data_, tensor, other));
+                         : done(called(set_data_, tensor, other));
   }
   int must_swap_contents(PyObject *tensor, PyObject *other) override {
     return is_own_type(tensor) && is_own_type(other)
                ? 0
-               : truth_of(call(must_swap_contents_, tensor, other));
+               : truth_of(called(must_swap_contents_, tensor, other));
   }
   int conversion_switch(ConversionSwitch which) override {
     const bool swap = which == ConversionSwitch::swap;
@@ -273,7 +274,7 @@ public:
     const bool is_own =
         getter.ptr() == (swap ? installed.get_swap_module_params_on_conversion
                               : installed.get_overwrite_module_params_on_conversion);
-    return getter.is_none() || is_own ? 0 : truth_of(call(getter));
+    return getter.is_none() || is_own ? 0 : truth_of(called(getter));
   }
   int copy_into(PyObject *tensor, PyObject *source) override {
     const bool own = common_names_ && family_of_type(Py_TYPE(source)) == this;
@@ -281,7 +282,7 @@ public:
       return -1;
     }
     return done(own ? PyObject_CallMethodOneArg(tensor, names.copy_in_place, source)
-                    : call(copy_into_, tensor, source));
+                    : called(copy_into_, tensor, source));
   }
 
   bool is_own_type(PyObject *tensor) override {
@@ -298,15 +299,15 @@ public:
     return !copy_all_.is_none() && is_own_type(tensor) && is_own_type(source);
   }
   int copy_all(PyObject *tensors, PyObject *sources) override {
-    return truth_of(call(copy_all_, tensors, sources));
+    return truth_of(called(copy_all_, tensors, sources));
   }
 
   PyObject *to(PyObject *tensor, PyObject *device, PyObject *dtype, bool non_blocking,
                PyObject *memory_format) override {
-    return call(to_, tensor, device, dtype, non_blocking ? Py_True : Py_False, memory_format);
+    return called(to_, tensor, device, dtype, non_blocking ? Py_True : Py_False, memory_format);
   }
   PyObject *empty_like(PyObject *tensor, PyObject *device) override {
-    return call(empty_like_, tensor, device);
+    return called(empty_like_, tensor, device);
   }
 
 private:
@@ -315,7 +316,7 @@ private:
                 PyObject *tensor) {
     return reader_.knows(tensor) ? reader_.get(attribute, tensor)
            : common_names_       ? PyObject_GetAttr(tensor, name)
-                                 : call(function, tensor);
+                                 : called(function, tensor);
   }
 
   // Truth of an attribute that most tensors do not have.

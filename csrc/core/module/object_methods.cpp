@@ -209,14 +209,14 @@ struct Exchange {
 };
 Exchange exchanges[3];
 PyCFunctionObject *builtin_new = nullptr;
-bool installed = false;
+bool exchanged = false;
 
 void install(bool on) {
   for (const Exchange &exchange : exchanges) {
     exchange.record->wrapper = on ? exchange.ours : exchange.original;
   }
   builtin_new->vectorcall = on ? object_new : nullptr;
-  installed = on;
+  exchanged = on;
 }
 
 // Do new classes still get object's own slots, and do plain objects and types behave as before?
@@ -244,14 +244,14 @@ bool works() {
 }  // namespace
 
 bool exchange_object_methods(bool on) {
-  if (!builtin_new || on == installed) {
-    return installed;
+  if (!builtin_new || on == exchanged) {
+    return exchanged;
   }
   install(on);
   if (on && !works()) {
     install(false);
   }
-  return installed;
+  return exchanged;
 }
 
 bool object_new_takes_modules() { return installed; }
@@ -284,7 +284,7 @@ void init_object_methods() {
 }
 
 void leave_slots_to_object() {
-  if (!installed) {
+  if (!exchanged) {
     return;
   }
   // Only the names go: the slots of the base, and of the classes below, stay native.

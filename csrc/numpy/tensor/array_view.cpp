@@ -124,15 +124,16 @@ PyObject *view_over(PyArrayObject *array, PyArray_Descr *descr, bool locks) {
   return view;
 }
 
-PyType_Slot kSlots[] = {
+PyType_Slot kMemorySlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(kept_tp_dealloc)},
     {Py_tp_doc, const_cast<char *>("Keeps the memory of a tensor for the arrays over it.")},
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {
-    "modtree._C.Memory", sizeof(KeptMemory), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, kSlots};
+PyType_Spec kMemorySpec = {"modtree._C.Memory", sizeof(KeptMemory), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+                               Py_TPFLAGS_IMMUTABLETYPE,
+                           kMemorySlots};
 
 PyType_Slot kExportedSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void *>(kept_tp_dealloc)},
@@ -174,7 +175,7 @@ PyArrayObject *owner_of_memory(PyArrayObject *array) {
 }
 
 void make_array_view_type(py::handle m) {
-  g_kept_type = new_type(m, "Memory", &kSpec);
+  g_kept_type = new_type(m, "Memory", &kMemorySpec);
   g_exported_type = new_type(m, "MemoryBytes", &kExportedSpec);
 }
 

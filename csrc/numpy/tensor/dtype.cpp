@@ -232,14 +232,14 @@ void dtype_tp_dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
-PyMethodDef kMethods[] = {
+PyMethodDef kDtypeMethods[] = {
     {"__reduce__", entry<dtype_reduce>, METH_NOARGS, nullptr},
     {"__copy__", entry<dtype_copy>, METH_NOARGS, nullptr},
     {"__deepcopy__", entry<dtype_deepcopy>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef kGetSet[] = {
+PyGetSetDef kDtypeGetSet[] = {
     {"name", entry<dtype_get_name>, nullptr, "The name without the package: 'float32'.", nullptr},
     {"dtype", entry<dtype_get_dtype>, nullptr, "The NumPy dtype.", nullptr},
     {"itemsize", entry<dtype_get_itemsize>, nullptr, "Bytes of one element.", nullptr},
@@ -250,21 +250,21 @@ PyGetSetDef kGetSet[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot kSlots[] = {
+PyType_Slot kDtypeSlots[] = {
     {Py_tp_repr, reinterpret_cast<void *>(entry<dtype_tp_repr>)},
     {Py_tp_hash, reinterpret_cast<void *>(entry<dtype_tp_hash>)},
     {Py_tp_richcompare, reinterpret_cast<void *>(entry<dtype_tp_richcompare>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(dtype_tp_dealloc)},
-    {Py_tp_methods, kMethods},
-    {Py_tp_getset, kGetSet},
+    {Py_tp_methods, kDtypeMethods},
+    {Py_tp_getset, kDtypeGetSet},
     {Py_tp_doc, const_cast<char *>("The type of a tensor's elements; the objects of this class "
                                    "are modtree.float32 and its siblings.")},
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {
+PyType_Spec kDtypeSpec = {
     "modtree.dtype", sizeof(DTypeObject), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, kSlots};
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE, kDtypeSlots};
 
 DTypeObject *find_by_name(const char *name) {
   for (const DTypeInfo &info : kTable) {
@@ -368,7 +368,7 @@ DTypeObject *dtype_from_object(PyObject *obj) {
 }
 
 void make_dtypes(py::handle m) {
-  dtype_type = new_type(m, "dtype", &kSpec);
+  dtype_type = new_type(m, "dtype", &kDtypeSpec);
   for (const DTypeInfo &info : kTable) {
     auto *self = reinterpret_cast<DTypeObject *>(dtype_type->tp_alloc(dtype_type, 0));
     if (self == nullptr) {

@@ -217,7 +217,7 @@ PyObject *get_version(PyObject *self, void *) {
   return PyLong_FromUnsignedLong(cell == nullptr ? 0 : cell->version);
 }
 
-// kMethods, which needs the functions that look into it.
+// kTensorMethods, which needs the functions that look into it.
 const PyMethodDef *method_table();
 
 template <PyCFunction kMethod, int kAlias = 0>
@@ -257,7 +257,7 @@ PyObject *guarded_backward(PyObject *self, PyObject *args, PyObject *kwargs) {
 constexpr int kFast = METH_FASTCALL;
 constexpr int kFastKw = METH_FASTCALL | METH_KEYWORDS;
 
-PyMethodDef kMethods[] = {
+PyMethodDef kTensorMethods[] = {
     {"__torch_function__", as_method(entry<tensor_torch_function>),
      METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "__torch_function__($type, func, types, args=(), kwargs=None)\n--\n\n"
@@ -334,9 +334,9 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-const PyMethodDef *method_table() { return kMethods; }
+const PyMethodDef *method_table() { return kTensorMethods; }
 
-PyGetSetDef kGetSet[] = {
+PyGetSetDef kTensorGetSet[] = {
     guarded_attribute<get_shape>("shape", "The extents, a modtree.Size."),
     guarded_attribute<get_dtype>("dtype", "The type of the elements."),
     guarded_attribute<get_device>("device", "Where the values are: 'cpu', or 'meta' for nowhere."),
@@ -369,7 +369,7 @@ PyGetSetDef kGetSet[] = {
 
 }  // namespace
 
-PyMethodDef *tensor_methods() { return kMethods; }
-PyGetSetDef *tensor_getset() { return kGetSet; }
+PyMethodDef *tensor_methods() { return kTensorMethods; }
+PyGetSetDef *tensor_getset() { return kTensorGetSet; }
 
 }  // namespace modtree

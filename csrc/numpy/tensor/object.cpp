@@ -136,7 +136,7 @@ void tensor_tp_dealloc(PyObject *obj) {
 
 Py_hash_t tensor_tp_hash(PyObject *obj) { return hash_pointer(obj); }
 
-PyMemberDef kMembers[] = {
+PyMemberDef kTensorMembers[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(TensorObject, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorObject, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
@@ -149,7 +149,7 @@ PyTypeObject *make_type(py::handle m) {
       {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<tensor_tp_clear>)},
       {Py_tp_dealloc, reinterpret_cast<void *>(tensor_tp_dealloc)},
       {Py_tp_hash, reinterpret_cast<void *>(entry<tensor_tp_hash>)},
-      {Py_tp_members, kMembers},
+      {Py_tp_members, kTensorMembers},
       {Py_tp_methods, tensor_methods()},
       {Py_tp_getset, tensor_getset()},
       {Py_tp_doc, const_cast<char *>("The native part of modtree.Tensor.")},

@@ -285,7 +285,7 @@ PyObject *op_limit(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef kMethods[] = {
+PyMethodDef kOpMethods[] = {
     {"_limit", entry<op_limit>, METH_VARARGS, nullptr},
     {"_take_out", entry<op_take_out>, METH_VARARGS, nullptr},
     {"_set_derivative", entry<op_set_derivative>, METH_VARARGS, nullptr},
@@ -296,7 +296,7 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyMemberDef kMembers[] = {
+PyMemberDef kOpMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OpObject, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(OpObject, dict), READONLY, nullptr},
     {"__name__", T_OBJECT, offsetof(OpObject, name), READONLY, nullptr},
@@ -305,13 +305,13 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyGetSetDef kGetSet[] = {
+PyGetSetDef kOpGetSet[] = {
     {"__doc__", entry<op_get_doc>, nullptr, nullptr, nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot kSlots[] = {
+PyType_Slot kOpSlots[] = {
     {Py_tp_new, reinterpret_cast<void *>(entry<op_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
     {Py_tp_descr_get, reinterpret_cast<void *>(entry<op_tp_descr_get>)},
@@ -319,16 +319,16 @@ PyType_Slot kSlots[] = {
     {Py_tp_traverse, reinterpret_cast<void *>(op_tp_traverse)},
     {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<op_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(op_tp_dealloc)},
-    {Py_tp_methods, kMethods},
-    {Py_tp_members, kMembers},
-    {Py_tp_getset, kGetSet},
+    {Py_tp_methods, kOpMethods},
+    {Py_tp_members, kOpMembers},
+    {Py_tp_getset, kOpGetSet},
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {"modtree._C.Op", sizeof(OpObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                         Py_TPFLAGS_METHOD_DESCRIPTOR,
-                     kSlots};
+PyType_Spec kOpSpec = {"modtree._C.Op", sizeof(OpObject), 0,
+                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                           Py_TPFLAGS_METHOD_DESCRIPTOR,
+                       kOpSlots};
 
 }  // namespace
 
@@ -357,6 +357,6 @@ PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nar
   return call_installed(installed.call_by_name, callable, given, keywords).release().ptr();
 }
 
-void make_op_type(py::handle m) { op_type = new_type(m, "Op", &kSpec); }
+void make_op_type(py::handle m) { op_type = new_type(m, "Op", &kOpSpec); }
 
 }  // namespace modtree

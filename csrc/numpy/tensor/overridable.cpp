@@ -244,7 +244,7 @@ PyObject *overridable_limit(PyObject *obj, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef kMethods[] = {
+PyMethodDef kOverridableMethods[] = {
     {"_limit", entry<overridable_limit>, METH_VARARGS, nullptr},
     {"_take_out", entry<overridable_take_out>, METH_O,
      "_take_out($self, rule, /)\n--\n\nFrom now on out= is taken."},
@@ -258,7 +258,7 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyMemberDef kMembers[] = {
+PyMemberDef kOverridableMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(OverridableObject, vectorcall), READONLY,
      nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(OverridableObject, weakrefs), READONLY, nullptr},
@@ -268,7 +268,7 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyType_Slot kSlots[] = {
+PyType_Slot kOverridableSlots[] = {
     {Py_tp_new, reinterpret_cast<void *>(entry<overridable_tp_new>)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
     {Py_tp_descr_get, reinterpret_cast<void *>(entry<overridable_tp_descr_get>)},
@@ -278,18 +278,18 @@ PyType_Slot kSlots[] = {
     {Py_tp_traverse, reinterpret_cast<void *>(overridable_tp_traverse)},
     {Py_tp_clear, reinterpret_cast<void *>(unfailing_entry<overridable_tp_clear>)},
     {Py_tp_dealloc, reinterpret_cast<void *>(overridable_tp_dealloc)},
-    {Py_tp_methods, kMethods},
-    {Py_tp_members, kMembers},
+    {Py_tp_methods, kOverridableMethods},
+    {Py_tp_members, kOverridableMembers},
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {"modtree._C.Overridable", sizeof(OverridableObject), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                         Py_TPFLAGS_METHOD_DESCRIPTOR,
-                     kSlots};
+PyType_Spec kOverridableSpec = {"modtree._C.Overridable", sizeof(OverridableObject), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                                    Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                                kOverridableSlots};
 
 }  // namespace
 
-void make_overridable_type(py::handle m) { new_type(m, "Overridable", &kSpec); }
+void make_overridable_type(py::handle m) { new_type(m, "Overridable", &kOverridableSpec); }
 
 }  // namespace modtree

@@ -125,7 +125,7 @@ PyCFunction as_method(F function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-PyMethodDef kFunctions[] = {
+PyMethodDef kModeFunctions[] = {
     {"_push_on_torch_function_stack", entry<push_mode>, METH_O, nullptr},
     {"_pop_torch_function_stack", entry<pop_mode>, METH_NOARGS, nullptr},
     {"_len_torch_function_stack", entry<len_modes>, METH_NOARGS, nullptr},
@@ -202,7 +202,7 @@ SuspendedMode::~SuspendedMode() { push(mode_.release().ptr()); }
 PyObject *disabled_implementation() { return g_disabled_implementation; }
 
 void add_protocol(py::handle m) {
-  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+  if (PyModule_AddFunctions(m.ptr(), kModeFunctions) < 0) {
     throw py::error_already_set();
   }
   g_disabled_implementation = PyObject_GetAttrString(m.ptr(), "_disabled_torch_function_impl");

@@ -40,7 +40,7 @@ PyObject *apply(PyObject *, PyObject *arg) {
   return PyArray_CastToType(as_array(output.ptr()), descr, 0);
 }
 
-PyMethodDef kFunctions[] = {
+PyMethodDef kSpecialFunctions[] = {
     {"_lgamma", entry<apply<lgamma_of>>, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -48,7 +48,7 @@ PyMethodDef kFunctions[] = {
 }  // namespace
 
 void add_special_functions(py::handle m) {
-  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+  if (PyModule_AddFunctions(m.ptr(), kSpecialFunctions) < 0) {
     throw py::error_already_set();
   }
 }

@@ -77,7 +77,7 @@ PyObject *plain_value(PyObject *value) {
 }
 
 // The index with arrays in place of tensors. New reference, null on error.
-py::object plain_index(PyObject *full) {
+py::object array_index(PyObject *full) {
   const Py_ssize_t n = PyTuple_GET_SIZE(full);
   auto plain = py::reinterpret_steal<py::object>(PyTuple_New(n));
   for (Py_ssize_t i = 0; plain && i < n; ++i) {
@@ -96,7 +96,7 @@ void prefer_index_error(TensorObject *self, PyObject *index) {
   PyObject *type, *error, *traceback;
   PyErr_Fetch(&type, &error, &traceback);
   const py::object full = full_index(self, index, false);
-  const py::object plain = full ? plain_index(full.ptr()) : py::object();
+  const py::object plain = full ? array_index(full.ptr()) : py::object();
   const py::object array = py::reinterpret_borrow<py::object>(as_object(self->array));
   const auto part = py::reinterpret_steal<py::object>(
       plain ? PyObject_GetItem(array.ptr(), plain.ptr()) : nullptr);
@@ -304,7 +304,7 @@ int mp_ass_subscript(PyObject *obj, PyObject *index, PyObject *value) {
     py::object view = py::reinterpret_steal<py::object>(call_slot(kGetItem, first, 2));
     return view ? PyObject_SetItem(view.ptr(), rest.ptr(), value) : -1;
   }
-  const py::object plain = plain_index(full.ptr());
+  const py::object plain = array_index(full.ptr());
   if (!plain) {
     return -1;
   }
@@ -373,7 +373,7 @@ PyObject *get_items(PyObject *, PyObject *const *args, Py_ssize_t nargs) {
   return own ? PyObject_GetItem(args[0], own.ptr()) : nullptr;
 }
 
-PyMethodDef kFunctions[] = {
+PyMethodDef kSubscriptFunctions[] = {
     {"own_index", entry<own_index_function>, METH_O,
      "own_index(index, /)\n--\n\nAn index of arrays that no other thread changes while NumPy uses "
      "it."},
@@ -385,7 +385,7 @@ PyMethodDef kFunctions[] = {
 }  // namespace
 
 void add_index_functions(py::handle m) {
-  if (PyModule_AddFunctions(m.ptr(), kFunctions) < 0) {
+  if (PyModule_AddFunctions(m.ptr(), kSubscriptFunctions) < 0) {
     throw py::error_already_set();
   }
 }
