@@ -254,7 +254,7 @@ bool exchange_object_methods(bool on) {
   return exchanged;
 }
 
-bool object_new_takes_modules() { return installed; }
+bool object_new_takes_modules() { return exchanged; }
 
 void init_object_methods() {
   if (!kSlotRecordsAreKnown || !may_know_internals("object_methods")) {
