@@ -106,12 +106,8 @@ TypeFacts ask_for_facts(PyTypeObject *type) {
   return facts;
 }
 
-// The facts that tell what a value is, by its type or by its `__class__`. -1 on error.
-int find_facts(const TypeFacts &of_type, PyObject *value, TypeFacts *facts) {
-  *facts = of_type;
-  if (of_type.family || !of_type.may_claim_class) {
-    return !of_type.family && PyErr_Occurred() ? -1 : 0;
-  }
+// What the `__class__` of a value says that it is. -1 on error.
+[[gnu::noinline]] int find_claimed_facts(PyObject *value, TypeFacts *facts) {
   PyObject *found;
   if (optional_attr(value, names.class_, &found) < 0) {
     return -1;
@@ -127,6 +123,15 @@ int find_facts(const TypeFacts &of_type, PyObject *value, TypeFacts *facts) {
   facts->family = told.family ? told.family->by_names() : nullptr;
   facts->is_foreign_module = told.is_foreign_module;
   return 0;
+}
+
+// The facts that tell what a value is, by its type or by its `__class__`. -1 on error.
+inline int find_facts(const TypeFacts &of_type, PyObject *value, TypeFacts *facts) {
+  *facts = of_type;
+  if (of_type.family) {
+    return 0;
+  }
+  return of_type.may_claim_class ? find_claimed_facts(value, facts) : PyErr_Occurred() ? -1 : 0;
 }
 
 }  // namespace

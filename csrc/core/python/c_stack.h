@@ -22,6 +22,11 @@ struct CStack {
   [[gnu::cold, gnu::noinline]] bool is_exceeded_at(std::uintptr_t here);
 };
 
+// glibc keeps room for a few words of libraries that are loaded later, so no call looks for these:
+// it would take three times the instructions of the check.
+#ifdef __GLIBC__
+[[gnu::tls_model("initial-exec")]]
+#endif
 inline thread_local CStack c_stack;
 
 // True with a RecursionError set near the end of the stack.

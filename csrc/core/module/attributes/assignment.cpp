@@ -334,8 +334,9 @@ int assign_buffer(ModuleObject *module, PyObject *name, PyObject *value, bool is
   ValueKind kind;
   TensorFamily *family;
   // A module is not asked for its `__class__`.
+  static constexpr TypeFacts kNotAsked;
   const bool is_module = facts.may_claim_class && class_info_of(value).is_module();
-  if (value_kind_by(is_module ? TypeFacts() : facts, value, &kind, &family) < 0) {
+  if (value_kind_by(is_module ? kNotAsked : facts, value, &kind, &family) < 0) {
     return -1;
   }
   if (kind == ValueKind::parameter) {

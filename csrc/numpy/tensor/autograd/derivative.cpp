@@ -161,7 +161,8 @@ int apply_op(NodeObject *node, NodeObject *source, Gradients &outputs,
   if (op->joint != nullptr) {
     return apply_jointly(node, stack, kwnames.ptr(), wanted, results, on_tensors);
   }
-  for (int arg = 0; arg < op->n_functions && arg < node->n_positional; ++arg) {
+  const int n_positional = static_cast<int>(node->n_positional);
+  for (int arg = 0; arg < op->n_functions && arg < n_positional; ++arg) {
     PyObject *function = op->functions[arg];
     if (function == nullptr || !wants_argument(node, static_cast<std::size_t>(arg), wanted)) {
       continue;
