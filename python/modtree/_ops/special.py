@@ -151,7 +151,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     p = operator.index(p)
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
-    values: Any = input + 0.0  # type: ignore[operator]
+    values: Any = input + 0.0
     steps = (1 - values.new_ones(p).cumsum(0)) / 2
     return ops["lgamma"](values.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 

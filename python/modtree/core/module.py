@@ -134,7 +134,7 @@ class Module(_C.ModuleBase):
     __init__ = _C.ModuleBase.__init__
     __setattr__ = _C.ModuleBase.__setattr__
     __delattr__ = _C.ModuleBase.__delattr__
-    __getattribute__ = _C._module_getattribute
+    __getattribute__: Any = _C._module_getattribute
     __reduce_ex__ = _C._module_reduce_ex
     __call__: Callable[..., Any] = _C.ModuleBase.__call__
     _wrapped_call_impl = __call__

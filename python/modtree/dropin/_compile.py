@@ -79,7 +79,7 @@ def _see_classes_behind_module(dynamo: ModuleType) -> None:
     """Shows it a ``__getattribute__`` of a class behind Module. It looks through the dicts of
     classes, where that of the native class comes first.
     """
-    utils = importlib.import_module(f"{dynamo.__name__}.utils")
+    utils: Any = importlib.import_module(f"{dynamo.__name__}.utils")
     ask_dynamo = utils.class_has_getattribute
 
     def class_has_getattribute(cls: Any) -> bool:  # of a value, too

@@ -52,7 +52,8 @@ class _Kept:
 def _version(tensor: Any) -> int | None:
     """The number of changes in place; None if they are not counted."""
     torch: Any = sys.modules.get("torch")
-    if isinstance(tensor, getattr(torch, "Tensor", ())) and (
+    tensors: Any = getattr(torch, "Tensor", ())
+    if isinstance(tensor, tensors) and (
         tensor.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     ):
         return None

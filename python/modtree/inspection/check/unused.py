@@ -69,7 +69,8 @@ class _Seen:
             if is_sharded(node.module)
             for below in every_node(node)
         }
-        self._trainable, self._doubtful = [], []
+        self._trainable: list[Any] = []
+        self._doubtful: list[Any] = []
         for held in parameters:
             is_asked = held.leaf.requires_grad and id(held.node.module) not in sharded
             (self._trainable if is_asked else self._doubtful).append(held)
