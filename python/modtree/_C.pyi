@@ -536,13 +536,11 @@ class BoundMethod:
     __self__: Any
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
+@final
 class HandedMethod:
     """What a class behind Module has under a name, or else the native method."""
 
-    @overload
-    def __get__(self, module: None, owner: type) -> Callable[..., Any]: ...
-    @overload
-    def __get__(self, module: object, owner: type | None = None) -> Callable[..., Any]: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Callable[..., Any]: ...
 
 _module_getattribute: HandedMethod
 _module_reduce_ex: HandedMethod

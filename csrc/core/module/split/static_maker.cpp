@@ -125,9 +125,8 @@ void StaticMaker::fill(int container) {
         break;
       case Kind::dict:
       case Kind::ordered_dict: {
-        const py::object key = value;
         const py::object inner = item(known.first + ++i);
-        check(PyObject_SetItem(made.ptr(), key.ptr(), inner.ptr()));
+        check(PyObject_SetItem(made.ptr(), value.ptr(), inner.ptr()));
         break;
       }
       default:

@@ -125,9 +125,11 @@ bool StaticMatch::matches_iterator(const StaticContainer &container, PyObject *n
   const auto iterator = py::reinterpret_steal<py::object>(PyObject_GetIter(now));
   std::size_t place = 0;
   while (PyObject *item = iterator ? PyIter_Next(iterator.ptr()) : nullptr) {
-    if (place == container.count || !matches_item(container.first + place++, held_here(item))) {
+    PyObject *const held = held_here(item);
+    if (place == container.count || !matches_item(container.first + place, held)) {
       return false;
     }
+    ++place;
   }
   PyErr_Clear();  // of a set that another thread changes
   return place == container.count;

@@ -20,7 +20,12 @@ bool is_atom(PyObject *value) {
          PyBytes_CheckExact(value) || PyComplex_CheckExact(value);
 }
 
-bool are_same_bits(double one, double other) { return std::memcmp(&one, &other, sizeof one) == 0; }
+bool are_same_bits(double one, double other) {
+  std::uint64_t bits[2];
+  std::memcpy(&bits[0], &one, sizeof one);
+  std::memcpy(&bits[1], &other, sizeof other);
+  return bits[0] == bits[1];
+}
 
 // A tuple of a class that adds names alone, as namedtuple() makes them.
 bool is_named_tuple(PyObject *value) {
