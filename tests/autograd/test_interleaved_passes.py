@@ -9,6 +9,7 @@ import importlib
 import threading
 
 import pytest
+from helpers.implementations import not_under_a_sanitizer
 from helpers.needs import needs
 
 import modtree as mt
@@ -100,6 +101,7 @@ def pause(*_):
     greenlet.getcurrent().parent.switch()
 
 
+@not_under_a_sanitizer
 @needs("greenlet")
 @pytest.mark.parametrize("mode", ["all", "any"])
 def test_hooks_run_once_for_each_of_two_passes_by_turns(mode):
@@ -123,6 +125,7 @@ def test_hooks_run_once_for_each_of_two_passes_by_turns(mode):
     assert _C.current_backward_id() == -1
 
 
+@not_under_a_sanitizer
 @needs("greenlet")
 def test_passes_by_turns_are_searched_for_nan():
     class Slow(mt.autograd.Function):

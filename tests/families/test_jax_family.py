@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.implementations import needs_torch
+from helpers.implementations import needs_torch, not_under_a_sanitizer
 from helpers.support import raises
 
 import modtree as mt
@@ -217,6 +217,7 @@ def test_ties_are_kept_across_modules_that_load_themselves():
     assert is_tied(m) and (m.first.w == 7).all()
 
 
+@not_under_a_sanitizer
 def test_ties_are_kept_by_loads_that_take_turns(greenlet):
     class Own(Scale):
         def _load_from_state_dict(self, *args):

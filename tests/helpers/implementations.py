@@ -19,9 +19,9 @@ HAS_JAX = is_installed("jax")
 needs_torch = needs("torch")
 needs_jax = needs("jax")
 
-#: For tests of how much memory is taken.
+#: For tests of how much memory is taken, and of greenlets, which copy stacks under ASan's eyes.
 not_under_a_sanitizer = pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer takes memory of its own"
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer has memory of its own"
 )
 
 
