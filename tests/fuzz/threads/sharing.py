@@ -245,7 +245,8 @@ class Worker:
             weak = self.rng.random() < 0.5
             found = _C._split_modules((self.root, self.root.held), self.shared.known, weak)
         span = Span(begin, now())
-        self.shared.known = found.structure
+        if not weak:  # one that holds its values weakly may lose them to another thread
+            self.shared.known = found.structure
         leaves = found.leaves
         for _, path, leaf, _ in found.structure.places:
             if leaf >= 0:
