@@ -13,7 +13,7 @@ namespace {
 
 using Kind = StaticContainer::Kind;
 
-// Is it of a type whose values never change, and whose comparison runs no user code?
+// True for types whose values never change, and whose comparison runs no user code.
 bool is_atom(PyObject *value) {
   return value == Py_None || value == Py_Ellipsis || PyBool_Check(value) ||
          PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) ||

@@ -158,9 +158,9 @@ private:
 
 // The kind of a container whose items are compared; false for other values.
 bool static_kind(PyObject *value, StaticContainer::Kind *kind);
-// Do atoms have the same type and value? Floats are compared bit by bit, so that 0.0 is not -0.0.
+// True for atoms of one type and value. Floats are compared bit by bit, so that 0.0 is not -0.0.
 bool are_equal_atoms(PyObject *one, PyObject *other);
-// Has the type a comparison of its own that says what its values are, as hashable ones do?
+// True for a type with a comparison of its own that says what its values are, as hashable ones do.
 bool compares_by_value(PyTypeObject *type);
 
 }  // namespace modtree
