@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import signal
@@ -36,6 +37,9 @@ for i in range(10**6):
 """
 
 
+STATE = {f"layer{k}": np.zeros(50_000, np.float32) for k in range(8)} | {"count": np.zeros(1)}
+
+
 def start_writer(path, start, shard):
     command = [sys.executable, "-c", WRITER, str(path), str(start), str(shard)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -64,8 +68,7 @@ def leftovers(folder):
 def test_killed_at_random_moments(shard, tmp_path, rounds):
     rng = random.Random(11 + shard)
     path = tmp_path / "model.safetensors"
-    mt.save_file({f"layer{k}": np.zeros(50_000, np.float32) for k in range(8)} | {
-        "count": np.zeros(1)}, path)  # fmt: skip
+    mt.save_file(STATE, path)
     for _ in range(rounds(3, 15)):
         process = start_writer(path, 0, shard)
         time.sleep(rng.random() * 0.1)
@@ -77,6 +80,44 @@ def test_killed_at_random_moments(shard, tmp_path, rounds):
     mt.save_file(mt.load_file(path), path, max_shard_size=shard or None)
     assert leftovers(tmp_path) == []
     assert_whole(path)
+
+
+@posix
+@pytest.mark.parametrize("shards", [(500_000, 500_000), (500_000, 0), (0, 500_000)])
+def test_killed_between_any_two_changes_of_the_folder(shards, tmp_path):
+    old, new = shards
+    path = tmp_path / "modèle.safetensors"
+    step = 0
+    while True:
+        mt.save_file(STATE, path, max_shard_size=old or None)
+        if saves_until(path, step, new or None):
+            break
+        assert_whole(path)
+        mt.save_file(mt.load_file(path), path, max_shard_size=old or None)
+        assert_whole(path)
+        step += 1
+    assert step > 3
+
+
+def saves_until(path, step, shard):
+    """Saves in a process that dies before its change of that number; whether it lived."""
+    process = os.fork()
+    if not process:
+        changes = itertools.count()
+        for name in ("unlink", "replace", "rename", "link"):
+            setattr(os, name, dying(getattr(os, name), changes, step))
+        mt.save_file({key: value + 1 for key, value in STATE.items()}, path, max_shard_size=shard)
+        os._exit(0)
+    return os.waitpid(process, 0)[1] == 0
+
+
+def dying(change, changes, step):
+    def changed(*args, **kwargs):
+        if next(changes) == step:
+            os._exit(1)
+        return change(*args, **kwargs)
+
+    return changed
 
 
 @posix

@@ -20,6 +20,7 @@ from modtree.files.checkpoint.base import Checkpoint, CheckpointError, shortened
 from modtree.files.checkpoint.mapped import maps_in_use
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
+from modtree.files.checkpoint.shards import is_named
 from modtree.files.sources.source import source_of
 
 __all__ = ["OfCheckpoint", "OfTensors", "Reading", "check_replaced"]
@@ -110,8 +111,17 @@ def check_replaced(
 def _without_strays(
     path: str, replaced: Mapping[str, _Identity], read: set[_Identity]
 ) -> Mapping[str, _Identity]:
-    """Shards beside a whole file that is read are of a save that was killed: nobody reads them."""
-    return {path: replaced[path]} if replaced.get(path) in read else replaced
+    """Leaves out the shards that a killed save left, which no reader opens: all of them beside a
+    whole file, and those that the index does not name.
+    """
+    if replaced.get(path) in read:
+        return {path: replaced[path]}
+    index = path + INDEX_ENDING
+    return {
+        file: found
+        for file, found in replaced.items()
+        if found in read or file in (path, index) or is_named(os.path.basename(file), index)
+    }
 
 
 def _few(names: list[str]) -> str:

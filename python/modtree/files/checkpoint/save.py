@@ -35,7 +35,7 @@ from modtree.files.checkpoint.progress import progress_bar
 from modtree.files.checkpoint.reader import INDEX_ENDING
 from modtree.files.checkpoint.record import RECORD_KEY, Record
 from modtree.files.checkpoint.replacing import OfTensors, Reading, check_replaced
-from modtree.files.checkpoint.shards import as_size, is_shard_of, shard_names, split
+from modtree.files.checkpoint.shards import as_size, is_named, is_shard_of, shard_names, split
 
 __all__ = [
     "full_metadata",
@@ -190,7 +190,7 @@ def _write_shards(
             publish_shards(path, first, places, {"total_size": total, **contents.metadata})
         except BaseException:
             # An interrupt may come right behind a rename of the index.
-            if not _is_named(first[0], path + INDEX_ENDING):
+            if not is_named(first[0], path + INDEX_ENDING):
                 for name in first:
                     _remove(os.path.join(folder, name))
             raise
@@ -215,14 +215,6 @@ def publish_shards(
     if _link_all(folder, first, usual):
         write_index(index, {key: usual[i] for key, i in places.items()}, metadata)
         _remove_shards(path, *usual)
-
-
-def _is_named(name: str, index: str) -> bool:
-    try:
-        with open(index, "rb") as file:
-            return os.fsencode(name) in file.read()
-    except OSError:
-        return False
 
 
 def _link_all(folder: str, names: list[str], others: list[str]) -> bool:
@@ -251,7 +243,7 @@ def _remove_abandoned(path: str) -> None:
     remove_leftovers(folder, lambda name: is_shard_of(name, path))
     for name in os.listdir(folder or "."):
         if is_shard_of(name, path, only_temporary=True):
-            if not _is_named(name, path + INDEX_ENDING):
+            if not is_named(name, path + INDEX_ENDING):
                 _remove(os.path.join(folder, name))
 
 

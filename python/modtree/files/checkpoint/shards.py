@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["as_size", "is_shard_of", "shard_names", "split"]
+__all__ = ["as_size", "is_named", "is_shard_of", "shard_names", "split"]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -65,3 +65,12 @@ def is_shard_of(name: str, path: str, only_temporary: bool = False) -> bool:
     token = "(-[0-9a-f]{8})" if only_temporary else "(-[0-9a-f]{8})?"
     pattern = rf"{token}-\d{{5,}}-of-\d{{5,}}{re.escape(ending)}"
     return name.startswith(stem) and re.fullmatch(pattern, rest) is not None
+
+
+def is_named(name: str, index: str) -> bool:
+    """Whether the file of an index, where there is one, names a shard."""
+    try:
+        with open(index, "rb") as file:
+            return os.fsencode(name) in file.read()
+    except OSError:
+        return False
