@@ -530,7 +530,7 @@ def _thread_count() -> _TInt: ...
 
 @final
 class BoundMethod:
-    """What an instance gives for a method whose function on the class stands for a native one."""
+    """What an instance gives for a native method."""
 
     __func__: Callable[..., Any]
     __self__: Any

@@ -13,6 +13,7 @@ import functools
 import gc
 import inspect
 import sys
+import types
 import typing
 import weakref
 
@@ -218,6 +219,54 @@ def test_weak_references_and_finalizers(impl):
     del m
     gc.collect()
     assert calls == [1] and not table and method() is None
+
+
+@pytest.mark.parametrize(
+    "name", ["parameters", "named_children", "children", "train", "eval", "state_dict", "_apply"]
+)
+def test_methods_of_module_are_bound_methods(impl, name):
+    class Own(impl.nn.Module):
+        pass
+
+    m, function = Own(), getattr(impl.nn.Module, name)
+    method = getattr(m, name)
+    assert method.__self__ is m and method.__func__ is getattr(m, name).__func__
+    assert method == getattr(m, name) == types.MethodType(method.__func__, m)
+    assert method != getattr(Own(), name) and inspect.isroutine(method)
+    assert hash(method) == hash(getattr(m, name)) and repr(method).startswith("<bound method Mod")
+    assert method.__name__ == function.__name__ == name and method.__doc__ == function.__doc__
+    assert method.__qualname__ == function.__qualname__
+    of_class, of_instance = (list(inspect.signature(f).parameters) for f in (function, method))
+    assert of_class == ["self", *of_instance]
+    copied = copy.deepcopy(method)
+    assert type(copied.__self__) is Own and copied.__self__ is not m
+    weak = weakref.WeakMethod(method)
+    del method
+    assert weak() == getattr(m, name)
+    del m
+    gc.collect()
+    assert weak() is None
+
+
+def test_a_method_in_an_attribute_is_copied_with_its_module(impl):
+    m = impl.nn.Module()
+    m.stop = m.eval
+    again = copy.deepcopy(m)
+    assert again.stop() is again and (again.training, m.training) == (False, True)
+
+
+@pytest.mark.parametrize("many", [0, 20])
+def test_arguments_of_bound_methods(impl, many):
+    class Own(impl.nn.Module):
+        pass
+
+    m = Own()
+    keywords = {f"name{i}": None for i in range(many)}
+    assert m.eval(*()).training is False and m.train(**{"mode": True}).training is True
+    for method in (m.eval, m.children, m.train):
+        with pytest.raises(TypeError):
+            method(1, 2, **keywords)
+    assert [list(children) for children in map(type(m).children, [m, m])] == [[], []]
 
 
 def test_cached_property_and_caches_on_methods(impl):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an instance gives for a method whose Python function on the class stands for a native one:
-// it runs the native method and looks like a bound method of the function.
+// What an instance gives for a native method. Where a Python function on the class stands for the
+// method, it looks like a bound method of that.
 #pragma once
 
 #include "module/adoption.h"
@@ -10,7 +10,7 @@ namespace modtree {
 // Creates the type; called once. Throws error_already_set.
 void make_bound_method_type(py::handle m);
 
-// New reference, null on error.
-PyObject *new_bound_method(Face *face, PyObject *self_obj);
+// New reference, null on error. `face`: of the function on the class, or null.
+PyObject *new_bound_method(PyObject *native, PyObject *self_obj, Face *face);
 
 }  // namespace modtree

@@ -136,9 +136,13 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
     if (!get) {
       return Py_NewRef(descriptor);
     }
+    if (Py_IS_TYPE(descriptor, &PyMethodDescr_Type) &&
+        PyObject_TypeCheck(self_obj, PyDescr_TYPE(descriptor))) {
+      return new_bound_method(descriptor, self_obj, nullptr);
+    }
     if (face_count && PyFunction_Check(descriptor)) {
       if (Face *face = native_face(type, descriptor)) {
-        return new_bound_method(face, self_obj);
+        return new_bound_method(face->native, self_obj, face);
       }
     }
     PyObject *value = get(descriptor, self_obj, reinterpret_cast<PyObject *>(type));
