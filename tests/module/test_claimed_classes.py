@@ -243,12 +243,31 @@ def test_loads_into_what_stands_for_a_parameter(impl, make):
 
 
 def test_conversions_of_a_proxy_of_a_parameter(impl):
+    if impl.name == "torch":
+        pytest.skip("torch reads the memory of the proxy as if it were a tensor's")
     p = param(impl)
     m = impl.nn.Module()
     m.p = stand_in(impl, weakref.proxy, p)
     m.double()
     assert type(m.p) is type(p) and m.p.dtype is impl.lib.float64
     assert p.dtype is impl.lib.float32
+
+
+def test_conversions_to_a_proxy_of_a_tensor(impl):
+    if impl.name == "torch" or impl.leaves == "jax":
+        pytest.skip("torch reads the memory of the proxy; an array is a parameter by its mark")
+    m = impl.nn.Module()
+    m.register_buffer("buffer", tensor(impl))
+    m.p = param(impl)
+    p, made = m.p, []
+
+    def convert(t):
+        made.append(t)
+        return weakref.proxy(made[-1])
+
+    with pytest.raises(RuntimeError, match="detach"):
+        m._apply(convert)
+    assert m.p is p and m.p.tolist() == m.buffer.tolist()
 
 
 def test_what_stands_for_a_tensor_may_be_a_buffer(impl, make):

@@ -206,8 +206,9 @@ class TorchFamily(base.TensorFamily):
     @staticmethod
     def can_set_data(tensor: Any, other: Any) -> bool:
         return (
-            issubclass(type(tensor), _Tensor)  # torch's function crashes for what only says so
-            and isinstance(other, _Tensor)
+            # torch's function reads the memory of what only says so as if it were a tensor.
+            issubclass(type(tensor), _Tensor)
+            and issubclass(type(other), _Tensor)
             and _may_swap(tensor, other)
             and not (type(other) is not _Tensor and _keeps_data_of_fake and _is_fake(other))
         )
