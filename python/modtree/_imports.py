@@ -24,9 +24,11 @@ __all__ = [
     "answer_for_missing",
     "answer_lazily",
     "complete_numpy_side",
+    "find_tool",
     "name_by_public_path",
     "need_numpy_side",
     "refuse_second",
+    "register_tool",
     "remember",
 ]
 
@@ -43,6 +45,19 @@ _first_use = threading.RLock()
 _LIGHT = ("checkpoints", "cli", "core", "dropin", "editing", "families", "files", "inspection")
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
+
+
+_tools: dict[str, str] = {}
+
+
+def register_tool(task: str, module: str) -> None:
+    """Says which module does something for the files below it; it is imported when they ask."""
+    _tools[task] = module
+
+
+def find_tool(task: str) -> ModuleType:
+    """The module that was registered for a task."""
+    return importlib.import_module(_tools[task])
 
 
 def remember() -> None:

@@ -34,7 +34,7 @@ from modtree.core import switches as _switches  # noqa: F401
 from modtree.core import walks as _walks  # noqa: F401
 from modtree.core.families import is_parameter
 from modtree.core.hooks import RemovableHandle, warn_non_full_backward_hook
-from modtree.core.loading import explain as _explain  # noqa: F401
+from modtree.core.loading import failures as _failures  # noqa: F401
 from modtree.core.loading import report as _report  # noqa: F401
 
 __all__ = [

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What surrounds a load: renaming keys, reports of what fits, explanations of what does not."""
+"""What surrounds a load: renaming keys, reports of what fits, what a failed load found."""

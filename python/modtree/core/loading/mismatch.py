@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from modtree.core import families
@@ -13,14 +14,21 @@ __all__ = [
     "KnownShape",
     "Mismatch",
     "Shape",
+    "by_module",
     "given_shapes",
     "library_of",
     "mismatch_of",
     "renamed",
     "shape_of",
+    "wrong_shapes",
 ]
 
 Shape: TypeAlias = "tuple[int, ...] | None"
+
+_SIZE_MISMATCH = re.compile(
+    r"size mismatch for (.+): copying a param with shape (.+) from checkpoint, "
+    r"the shape in current model is (.+?)\.?$"
+)
 
 
 def _no_tie(key: str) -> str | None:
@@ -145,3 +153,40 @@ def renamed(found: Mismatch, rules: Rename) -> Mismatch:
         shapes={key: pair for key, pair in left.shapes.items() if key not in unchanged}
         | {key: pair for key, pair in found.shapes.items() if key in unchanged},
     )
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def wrong_shapes(
+    messages: Iterable[str],
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of the entries that these messages of a load name: the shape in the checkpoint, and that in
+    the model.
+    """
+    matches = (_SIZE_MISMATCH.match(message) for message in messages)
+    return {match[1]: (_shape(match[2]), _shape(match[3])) for match in matches if match}
+
+
+def _without_numbers(path: str) -> str:
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
+
+
+def by_module(keys: list[str]) -> list[str]:
+    """The keys grouped by their modules; modules that differ in their numbers alone are one line,
+    ``layers.*.norm (weight, bias) x 24``.
+    """
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        module, _, name = key.rpartition(".")
+        names.setdefault(module, []).append(name)
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for module, own in names.items():
+        groups.setdefault((_without_numbers(module), tuple(own)), []).append(module)
+    lines = []
+    for (pattern, entries), modules in groups.items():
+        path = modules[0] if len(modules) == 1 else pattern
+        times = f" x {len(modules)}" if len(modules) > 1 else ""
+        lines.append(f"{path or 'the root'} ({', '.join(entries)}){times}")
+    return lines

@@ -16,7 +16,7 @@ from typing import Any
 from modtree import _C
 from modtree.core import families
 from modtree.core.foreign import is_native, state_of
-from modtree.core.loading.explain import by_module, wrong_shapes
+from modtree.core.loading.mismatch import by_module, wrong_shapes
 from modtree.core.loading.model_keys import ModelKeys, is_meta, walk
 from modtree.core.loading.rename import Rename, rename_keys
 from modtree.core.state_dict import StateDict, _IncompatibleKeys

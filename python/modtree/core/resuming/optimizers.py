@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from modtree.core import families
-from modtree.core.loading.key_rules import find_rules, shown_rules
+from modtree.core.loading import failures
 from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape, shape_of
 from modtree.core.loading.rename import Rename
 from modtree.core.loading.report import LoadReport
@@ -345,12 +345,10 @@ def _advice(match: _Match, report: LoadReport) -> str:
     own: dict[str, Shape] = {name: shape_of(one.tensor) for name, one in match.own.items()}
     given = {name: KnownShape(_known_shape(match, name)) for name in match.saved}
     found = Mismatch(report.missing_keys, report.unexpected_keys, {}, given, own)
-    changed = find_rules(found) if report.missing_keys and report.unexpected_keys else None
-    if changed is not None and changed.rules and changed.is_sure:
-        call = f"rename={shown_rules(changed.rules)}"
-        more = "" if changed.rest.is_empty else ", partial=True"
-        return f"Likely cause: {'; '.join(changed.reasons)}. Try: {call}{more}"
-    return "To load what fits: partial=True. To say what became of names: rename="
+    advice = None
+    if report.missing_keys and report.unexpected_keys:
+        advice = failures.tool().explain_names(found)
+    return advice or "To load what fits: partial=True. To say what became of names: rename="
 
 
 def _known_shape(match: _Match, saved_name: str) -> Shape:

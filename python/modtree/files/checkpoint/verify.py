@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modtree.core.loading.causes import likely_causes
+from modtree.core.loading import failures
 from modtree.core.loading.mismatch import KnownShape, Mismatch
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
@@ -259,7 +259,7 @@ def _model_problems(checkpoint: Checkpoint, model: Any, found: Problems) -> None
                 mismatch.unexpected.append(key)
             found.append(_superfluous(key, keys))
     if not mismatch.is_empty:
-        causes = likely_causes(mismatch)
+        causes = failures.tool().likely_causes(mismatch)
         found.causes += causes.likely
         found.doubts += causes.doubts
 

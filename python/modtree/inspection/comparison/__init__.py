@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from modtree.core import families
-from modtree.core.loading.causes import doubts_of
-from modtree.core.loading.key_rules import likely_rules
 from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
-from modtree.core.loading.near_keys import near_matches
 from modtree.core.loading.rename import Rename
 from modtree.files.checkpoint.reader import takes_rules
 from modtree.files.pickled.stand_in import StandIn
@@ -22,6 +19,9 @@ from modtree.files.sources.source import is_file
 from modtree.inspection.comparison.result import Diff, Unequal
 from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
 from modtree.inspection.comparison.value_change import value_change
+from modtree.inspection.load_failures.causes import doubts_of
+from modtree.inspection.load_failures.key_rules import likely_rules
+from modtree.inspection.load_failures.near_keys import near_matches
 from modtree.inspection.values import values_of
 
 __all__ = ["compare"]

@@ -7,20 +7,27 @@ import inspect
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Mapping, Sized
 from typing import Any
 
 import numpy as np
 
 from modtree import _C
 from modtree.core.foreign import is_module_class
-from modtree.core.loading.causes import likely_causes
-from modtree.core.loading.mismatch import Mismatch, library_of, mismatch_of, shape_of
+from modtree.core.loading.mismatch import (
+    Mismatch,
+    by_module,
+    library_of,
+    mismatch_of,
+    shape_of,
+    wrong_shapes,
+)
 from modtree.core.loading.model_keys import ModelKeys
-from modtree.core.loading.near_keys import near_matches
-from modtree.core.loading.norm_forms import norm_of
+from modtree.inspection.load_failures.causes import likely_causes
+from modtree.inspection.load_failures.near_keys import near_matches
+from modtree.inspection.load_failures.norm_forms import norm_of
 
-__all__ = ["by_module", "explain_given", "explain_load", "wrong_shapes"]
+__all__ = ["explain_given", "explain_load"]
 
 # Under `modtree run` the class shows torch's function in its place.
 _registered = _C.ModuleBase.__getattr__
@@ -36,47 +43,6 @@ _ARRAY = re.compile(
     r'While \w+ the parameter named "(.+)", expected torch.Tensor or Tensor-like object from '
     r"checkpoint but received <class 'numpy.ndarray'>$"
 )
-_SIZE_MISMATCH = re.compile(
-    r"size mismatch for (.+): copying a param with shape (.+) from checkpoint, "
-    r"the shape in current model is (.+?)\.?$"
-)
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text))
-
-
-def wrong_shapes(
-    messages: Iterable[str],
-) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Of the entries that these messages of a load name: the shape in the checkpoint, and that in
-    the model.
-    """
-    matches = (_SIZE_MISMATCH.match(message) for message in messages)
-    return {match[1]: (_shape(match[2]), _shape(match[3])) for match in matches if match}
-
-
-def _without_numbers(path: str) -> str:
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
-
-
-def by_module(keys: list[str]) -> list[str]:
-    """The keys grouped by their modules; modules that differ in their numbers alone are one line,
-    ``layers.*.norm (weight, bias) x 24``.
-    """
-    names: dict[str, list[str]] = {}
-    for key in keys:
-        module, _, name = key.rpartition(".")
-        names.setdefault(module, []).append(name)
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for module, own in names.items():
-        groups.setdefault((_without_numbers(module), tuple(own)), []).append(module)
-    lines = []
-    for (pattern, entries), modules in groups.items():
-        path = modules[0] if len(modules) == 1 else pattern
-        times = f" x {len(modules)}" if len(modules) > 1 else ""
-        lines.append(f"{path or 'the root'} ({', '.join(entries)}){times}")
-    return lines
 
 
 def _summary(what: str, keys: list[str]) -> list[str]:
@@ -299,6 +265,3 @@ def _fits(keys: ModelKeys, given: Mapping[str, Any]) -> bool:
     own = keys.shapes()
     rest = mismatch_of(given, Mismatch(list(own), [], {}, {}, own))
     return rest.is_empty and set(given) == set(own)
-
-
-_C._install(explain_given=explain_given, explain_load=explain_load)

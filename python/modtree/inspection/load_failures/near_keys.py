@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import difflib
 
-from modtree.core.loading.certainty import doubt
 from modtree.core.loading.mismatch import Mismatch, shape_of
+from modtree.inspection.load_failures.certainty import doubt
 
 __all__ = ["near_matches"]
 

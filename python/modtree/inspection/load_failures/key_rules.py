@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from modtree.core.loading.certainty import doubt
-from modtree.core.loading.layouts import separator_rules
 from modtree.core.loading.mismatch import Mismatch, given_shapes, renamed, shape_of
-from modtree.core.loading.norm_forms import form_rules
-from modtree.core.loading.numbering import Shift, find_shifts
+from modtree.inspection.load_failures.certainty import doubt
+from modtree.inspection.load_failures.layouts import separator_rules
+from modtree.inspection.load_failures.norm_forms import form_rules
+from modtree.inspection.load_failures.numbering import Shift, find_shifts
 
-__all__ = ["Found", "Rules", "find_rules", "likely_rules", "shown_rules"]
+__all__ = ["Found", "Rules", "explain_names", "find_rules", "likely_rules", "shown_rules"]
 
 _SAMPLES = 8
 _LONGEST_READ = 300  # letters of a key that is compared letter by letter
@@ -486,3 +486,15 @@ def likely_rules(found: Mismatch) -> Found:
     if all(type(old) is str for old in result.rules):
         return result
     return result._replace(rules={}, reasons=[], rest=found)
+
+
+def explain_names(found: Mismatch) -> str | None:
+    """Why the names of an optimizer's parameters do not match, and what to try; None where nothing
+    is sure.
+    """
+    changed = find_rules(found)
+    if not changed.rules or not changed.is_sure:
+        return None
+    call = f"rename={shown_rules(changed.rules)}"
+    more = "" if changed.rest.is_empty else ", partial=True"
+    return f"Likely cause: {'; '.join(changed.reasons)}. Try: {call}{more}"

@@ -28,7 +28,7 @@ class _TooMuch(Exception):
 
 def doubt(found: Mismatch, rules: Rename) -> str | None:
     """Why the rules are not the one explanation of the keys; None where they are. Rules that change
-    numbers are never: see :mod:`modtree.core.loading.numbering`.
+    numbers are never: see :mod:`modtree.inspection.load_failures.numbering`.
 
     Modules are alike where the same names and shapes are below them. The rules have to give each
     module of the state dict that is like a renamed one its place in the model, and each like one in

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modtree.core.loading.certainty import RENUMBERED
-from modtree.core.loading.key_rules import Found, find_rules, shown_rules
-from modtree.core.loading.layouts import (
+from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
+from modtree.inspection.load_failures.certainty import RENUMBERED
+from modtree.inspection.load_failures.key_rules import Found, find_rules, shown_rules
+from modtree.inspection.load_failures.layouts import (
     attention_parts,
     flat_keys,
     pointwise,
     separator_rules,
 )
-from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
-from modtree.core.loading.norm_forms import norms
+from modtree.inspection.load_failures.norm_forms import norms
 
 __all__ = ["Causes", "doubts_of", "likely_causes"]
 
