@@ -37,6 +37,7 @@ LAYERS = (
         "_tensor.creation",
         "_tensor.devices",
         "_tensor.dtypes",
+        "_tensor.elsewhere",
         "_tensor.engine",
         "_tensor.factory_arguments",
         "_tensor.from_data",

@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from modtree._C import Overridable
-from modtree.core import elsewhere as _installs_what_finds_functions  # noqa: F401
+from modtree._tensor import elsewhere as _installs_what_finds_functions  # noqa: F401
 
 __all__ = ["overridable", "overridable_all", "overridable_makers", "overridable_property"]
 

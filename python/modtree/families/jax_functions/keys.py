@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from modtree._tensor.random import default_generator
-from modtree.core.elsewhere import modules_of_call, path_of_call
+from modtree.core.running import modules_of_call, path_of_call
 
 __all__ = ["KEY_NAME", "hold_key", "keys"]
 

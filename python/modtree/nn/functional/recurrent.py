@@ -18,8 +18,8 @@ from modtree._ops.linear import linear
 from modtree._ops.registry import ops
 from modtree._tensor.creation import zeros
 from modtree._tensor.dtypes import float16, float32
+from modtree._tensor.elsewhere import run_elsewhere
 from modtree._tensor.tensor import Tensor
-from modtree.core.elsewhere import run_elsewhere
 from modtree.core.families import functions_of
 
 

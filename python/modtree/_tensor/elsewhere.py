@@ -15,12 +15,13 @@ from types import FrameType
 from typing import Any
 
 from modtree import _C
-from modtree._C import ModuleBase, TensorBase
+from modtree._C import TensorBase
 from modtree._type_names import name_of_type
 from modtree.core.families import family_of, function_for
 from modtree.core.family import TensorFamily
+from modtree.core.running import path_of_call
 
-__all__ = ["modules_of_call", "path_of_call", "run_elsewhere"]
+__all__ = ["run_elsewhere"]
 
 
 def _function_elsewhere(
@@ -131,29 +132,6 @@ def _items(arguments: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
             yield from ((key, item) for item in value)
         else:
             yield key, value
-
-
-def path_of_call(frame: FrameType | None) -> str:
-    """``"encoder.0: "``: the path of the module in whose ``forward`` a frame runs, from the
-    outermost module that is called; nothing outside of modules.
-    """
-    called = list(modules_of_call(frame))
-    if not called:
-        return ""
-    inner, root = called[0], called[-1]
-    paths: Iterable[tuple[str, Any]] = root.named_modules()
-    path = next((path for path, module in paths if module is inner), "")
-    return f"{path or type(inner).__name__}: "
-
-
-def modules_of_call(frame: FrameType | None) -> Iterator[Any]:
-    """The modules whose methods are running, from the innermost on."""
-    while frame is not None:
-        code = frame.f_code
-        owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-        if isinstance(owner, ModuleBase):
-            yield owner
-        frame = frame.f_back
 
 
 _C._install(function_elsewhere=_function_elsewhere)
