@@ -65,7 +65,6 @@ Array map_pair_with(FunctionName name, const Array &x, const Array &y, double a,
 void bind_map_kernels(Functions &m) {
   using namespace kernels;
   m.def_kernel<map<erf, erf>>("erf(x, out=None)", "The error function.");
-  m.def_kernel<map<erfc, erfc>>("erfc(x, out=None)", "1 - erf(x).");
   m.def_kernel<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
   m.def_kernel<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
   m.def_kernel<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");

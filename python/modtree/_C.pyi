@@ -630,10 +630,6 @@ class kernels:
         x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def erfc(
-        x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
-    ) -> np.ndarray[Any, Any]: ...
-    @staticmethod
     def erfinv(
         x: np.ndarray[Any, Any], out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]: ...

@@ -48,12 +48,6 @@ def test_slopes_at_infinity(lib):
     assert x.grad.tolist() == [0.0]
 
 
-def test_slope_of_mvlgamma_at_minus_zero(lib):
-    x = lib.tensor([-0.0], requires_grad=True)
-    lib.mvlgamma(x, 1).backward()
-    assert x.grad.tolist() == [-INF]
-
-
 def test_factors_of_float16_stay_in_float32(lib):
     x = lib.tensor([0.001, -2.0], dtype=lib.float16)
     assert (x * 1e5).tolist() == [100.0625, -INF]
@@ -78,22 +72,15 @@ def test_no_power_has_no_slope():
     assert x.grad.tolist() == [0.0]
 
 
-def test_equal_neighbours_have_no_slope(lib):
-    x, y = (lib.tensor([INF, 1.0], requires_grad=True) for _ in range(2))
-    lib.nextafter(x, y).sum().backward()
-    assert x.grad.tolist() == y.grad.tolist() == [0.0, 0.0]
-
-
 def test_slope_of_acosh_on_its_branch_cut(lib):
     x = lib.tensor(complex(-2.5, -0.0), dtype=lib.complex128, requires_grad=True)
     lib.acosh(x).backward(lib.tensor(1 + 0j, dtype=lib.complex128))
     assert x.grad.real.item() < 0
 
 
-def test_float16_is_rounded_and_divided_in_float32(lib):
+def test_float16_is_rounded_in_float32(lib):
     x = lib.tensor([1.949, 3.0], dtype=lib.float16)
     assert lib.round(x, decimals=1).tolist() == [1.900390625, 3.0]
-    assert abs(lib.sinc(x)[1].item()) < 1e-6
 
 
 def test_numbers_whose_product_is_beyond_64_bits(lib):
@@ -321,14 +308,3 @@ def test_repeated_no_times_has_a_gradient_of_zeros(lib):
     x = lib.ones(2, requires_grad=True)
     x.repeat(3, 0).sum().backward()
     assert x.grad.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("order", [171, 1_000_000])
-def test_polygamma_of_an_order_whose_factorial_is_infinite(lib, order):
-    x = lib.tensor([0.5, 1.0], dtype=lib.float64)
-    assert lib.polygamma(order, x).tolist() == [(-1.0) ** (order + 1) * math.inf] * 2
-
-
-def test_mvlgamma_of_too_many_dimensions_fails_at_once(lib):
-    with pytest.raises((MemoryError, RuntimeError)):
-        lib.mvlgamma(lib.ones(3), 2**40)

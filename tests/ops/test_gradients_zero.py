@@ -68,7 +68,6 @@ CASES = {
     "floor": (lambda lib, x: x.floor(), "0", X),
     "round": (lambda lib, x: x.round(decimals=1), "0", X),
     "sign": (lambda lib, x: x.sign(), "0", X),
-    "frac": (lambda lib, x: x.frac(), "g", X),
     "fmod": (lambda lib, x, y: lib.fmod(x, y * 9), "g0", X, Y),
     "div, floor": (lambda lib, x, y: lib.div(x, y, rounding_mode="floor"), "00", X, Y),
     "x * 0": (lambda lib, x: x * 0, "0", X),
@@ -164,7 +163,7 @@ def test_logical_operations_in_place_have_no_gradient():
     assert x.grad is None
 
 
-@pytest.mark.parametrize("name", ["asinh_", "atanh_", "acosh_", "arcsinh_"])
+@pytest.mark.parametrize("name", ["asinh_", "atanh_", "acosh_"])
 def test_inverse_hyperbolic_functions_in_place(name):
     x = mt.tensor([1.5 if name == "acosh_" else 0.5], requires_grad=True)
     getattr(x * 1, name)().backward()

@@ -46,7 +46,7 @@ def within_ulps(got, expected, ulps):
 
 @dtypes
 @pytest.mark.parametrize("scale", [1e-6, 0.3, 1.0, 4.0, 12.0])
-@pytest.mark.parametrize("name", ["erf", "erfc"])
+@pytest.mark.parametrize("name", ["erf"])
 def test_error_functions_are_exact_to_a_few_ulp(name, scale, dtype):
     x = sample(dtype, 3001, scale=scale)
     within_ulps(getattr(kernels, name)(x), in_double(getattr(math, name), x), 4)
@@ -67,7 +67,6 @@ def test_erfinv_is_the_inverse_of_erf(dtype):
     ("name", "expected"),
     [
         ("erf", [0.0, -0.0, 1, -1, NAN, math.erf(1), -math.erf(1)]),
-        ("erfc", [1, 1, 0, 2, NAN, math.erfc(1), math.erfc(-1)]),
         ("erfinv", [0.0, -0.0, NAN, NAN, NAN, INF, -INF]),
         ("digamma", [-INF, INF, INF, NAN, NAN, -0.5772156649015329, NAN]),
     ],

@@ -16,7 +16,7 @@ namespace {
 template <class T>
 constexpr bool kSingle = std::is_same_v<T, float>;
 
-// erfc(a) for a >= 0. exp(-a^2) loses no digits to the square: a = h + l, where h^2 is exact.
+// 1 - erf(a) for a >= 0. exp(-a^2) loses no digits to the square: a = h + l, where h^2 is exact.
 template <class T>
 MODTREE_ALWAYS_INLINE double tail_of(double magnitude) {
   constexpr double kLargest = kSingle<T> ? 11.0 : 28.0;
@@ -47,20 +47,6 @@ MODTREE_ALWAYS_INLINE void erf_loop(const T *x, T *out, std::ptrdiff_t n) {
     const double tail = tail_of<T>(a);
     const double far = v < 0.0 ? tail - 1.0 : 1.0 - tail;
     const double y = a <= 1.0 ? centre : far;
-    out[i] = static_cast<T>(v != v ? v : y);
-  }
-}
-
-template <class T>
-MODTREE_ALWAYS_INLINE void erfc_loop(const T *x, T *out, std::ptrdiff_t n) {
-  for (std::ptrdiff_t i = 0; i < n; ++i) {
-    const auto v = static_cast<double>(x[i]);
-    const double tail = tail_of<T>(std::fabs(v));
-    double y = v < 0.0 ? 2.0 - tail : tail;
-    if constexpr (!kSingle<T>) {  // the other polynomial loses digits near 0
-      const double near = 1.0 - v * polynomial(kCentre, v * v);
-      y = std::fabs(v) < 0.5 ? near : y;
-    }
     out[i] = static_cast<T>(v != v ? v : y);
   }
 }
@@ -248,7 +234,6 @@ MODTREE_ALWAYS_INLINE void remainder_loop(const T *x, const T *y, T *out, std::p
                                (x + first, y + first, out + first, last - first))
 
 MAP_KERNEL(erf, erf_loop, 16)
-MAP_KERNEL(erfc, erfc_loop, 16)
 MAP_KERNEL(erfinv, erfinv_loop, 24)
 MAP_KERNEL(digamma, digamma_loop, 40)
 PAIR_KERNEL(logaddexp, logaddexp_loop, 16)

@@ -8,9 +8,6 @@ namespace modtree::kernels {
 
 void erf(const float *x, float *out, std::ptrdiff_t n);
 void erf(const double *x, double *out, std::ptrdiff_t n);
-// 1 - erf(x), without loss of digits where it is small.
-void erfc(const float *x, float *out, std::ptrdiff_t n);
-void erfc(const double *x, double *out, std::ptrdiff_t n);
 void erfinv(const float *x, float *out, std::ptrdiff_t n);
 void erfinv(const double *x, double *out, std::ptrdiff_t n);
 // The derivative of lgamma.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""add, sub, mul, div, remainder, pow, hypot, logaddexp and other arithmetic of two tensors; lerp,
+"""add, sub, mul, div, remainder, pow, logaddexp and other arithmetic of two tensors; lerp,
 addcmul, addcdiv.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree._C import TensorBase, _result_type, fitted_number, kernels
-from modtree._ops.generic import conj, native, no_gradient, pick, select, zeros
+from modtree._ops.generic import conj, native, no_gradient, pick, zeros
 from modtree._ops.registry import define, derive, export, inplace_of, ops, unchanged
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ define(
 )
 define("pow", _power, promote="arith", operands=2, numpy=np.power, writes_into=True)
 define("atan2", np.arctan2, promote="floating", operands=2, numpy=np.arctan2)
-define("hypot", np.hypot, promote="arith", operands=2, numpy=np.hypot)
 
 
 def complex_logaddexp(a: Any, b: Any) -> Any:
@@ -131,16 +130,11 @@ define(
     operands=2,
     numpy=np.logaddexp,
 )
-define("copysign", np.copysign, promote="floating", operands=2, numpy=np.copysign)
-define("nextafter", np.nextafter, promote="arith", operands=2, numpy=np.nextafter)
 
-for _name in (
-    "mul true_divide floor_divide remainder fmod pow atan2 hypot logaddexp copysign nextafter"
-).split():
+for _name in ("mul true_divide floor_divide remainder fmod pow atan2 logaddexp").split():
     export(_name, ops[_name])
     export(_name + "_", inplace_of(ops[_name]))
 export("multiply", ops["mul"])
-export("arctan2", ops["atan2"])
 
 _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]
 
@@ -236,16 +230,6 @@ def sub_(self: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     return _sub.inplace(self, other)
 
 
-def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """other - alpha * input.
-
-    Args:
-        other: A tensor that broadcasts with ``input``, or a number.
-        alpha: A factor of ``input``.
-    """
-    return sub(other, input, alpha=alpha)
-
-
 def _rounded_quotient(input: Any, other: Any, mode: str) -> Any:
     if mode == "floor":
         return ops["floor_divide"](input, other)
@@ -287,7 +271,7 @@ def div_(self: Tensor, other: Operand, *, rounding_mode: str | None = None) -> T
 
 
 _function: Any  # of one type after another
-for _function in (add, sub, rsub, div):
+for _function in (add, sub, div):
     export(_function.__name__, _function)
 export("subtract", sub)
 export("divide", div)
@@ -490,28 +474,9 @@ derive(
     lambda g, _out, a, b: -g * (a * _atan2_scale(a, b)),
 )
 derive(
-    "hypot",
-    lambda g, out, a, _b: g * (a / out),
-    lambda g, out, _a, b: g * (b / out),
-)
-derive(
     "logaddexp",
     lambda g, _out, a, b: g / conj(1 + np.exp(b - a)),
     lambda g, _out, a, b: g / conj(1 + np.exp(a - b)),
-)
-
-
-def _copysign(g: Any, out: Any, a: Any, _b: Any) -> Any:
-    return pick(a == 0, 0, g * (out / pick(a == 0, 1, a)))
-
-
-derive("copysign", _copysign, no_gradient)
-
-
-derive(
-    "nextafter",
-    lambda g, _out, a, b: select(a != b, g),
-    no_gradient,
 )
 
 derive(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modtree._argument_types import Tensor
 
 _ufunc: Any  # of one type after another
-for _name in ("maximum", "minimum", "fmax", "fmin"):
+for _name in ("maximum", "minimum"):
     define(_name, getattr(np, _name), promote="arith", operands=2, numpy=getattr(np, _name))
 for _name, _ufunc in {
     "eq": np.equal,
@@ -39,7 +39,7 @@ for _name, _ufunc in {
     define(_name, _ufunc, promote="bitwise", operands=2, numpy=_ufunc)
 
 for _name in (
-    "maximum minimum fmax fmin eq ne lt le gt ge logical_and logical_or logical_xor "
+    "maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor "
     "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split():
     export(_name, ops[_name])
@@ -121,24 +121,8 @@ def _shared(more: Any) -> tuple[Any, Any]:
     )
 
 
-def _first(at_least: Any) -> tuple[Any, Any]:
-    """The same for fmax() and fmin(): of equals the first gets it all, and NaN gets nothing beside
-    a number.
-    """
-
-    def chosen(a: Any, b: Any) -> Any:
-        return at_least(a, b) | np.isnan(b)
-
-    return (
-        lambda g, _out, a, b: select(chosen(a, b), g),
-        lambda g, _out, a, b: select(~chosen(a, b), g),
-    )
-
-
 derive("maximum", *_shared(np.greater))
 derive("minimum", *_shared(np.less))
-derive("fmax", *_first(np.greater_equal))
-derive("fmin", *_first(np.less_equal))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     derive(_name, no_gradient, no_gradient)  # of eq_() and its kind: the results of eq() are bools
 not_differentiable("logical_and", "logical_or", "logical_xor", "isclose")

@@ -69,8 +69,6 @@ define("bincount", _bincount)
 define("histc", _histc)
 define("searchsorted", _searchsorted)
 define("isin", lambda x, y, invert: np.isin(x, y, invert=invert))
-define("gcd", np.gcd, promote="arith", operands=2, numpy=np.gcd)
-define("lcm", np.lcm, promote="arith", operands=2, numpy=np.lcm)
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -178,16 +176,6 @@ def isin(
         if isinstance(given, TensorBase) and given.dtype.dtype.kind in "bc":
             raise RuntimeError(f"Unsupported input type encountered for isin(): {given.dtype}")
     return ops["isin"](elements, test_elements, invert)
-
-
-def is_nonzero(input: Tensor) -> bool:
-    """The truth of a tensor with one element."""
-    return bool(input)
-
-
-def isreal(input: Tensor) -> Tensor:
-    """Which elements have no imaginary part?"""
-    return ops["eq"](input.imag, 0) if input.is_complex() else ops["eq"](input, input).fill_(True)
 
 
 @overload
@@ -434,15 +422,12 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 _function: Any  # of one type after another
-for _function in (bincount, histc, isreal, mode, nanmedian, cov, corrcoef, unique_consecutive):
+for _function in (bincount, histc, mode, nanmedian, cov, corrcoef, unique_consecutive):
     export(_function.__name__, _function)
 
 
 for _function in (searchsorted, bucketize, isin):
     export(_function.__name__, _function, method=False)
-export("is_nonzero", is_nonzero)
-for _name in ("gcd", "lcm"):
-    export(_name, ops[_name])
 
 # -- derivatives -----------------------------------------------------------------------------------
 
@@ -465,7 +450,5 @@ def _bincount_refused(*_args: Any) -> Any:
 
 derive("bincount", None, _bincount_refused)
 
-not_differentiable(
-    "histc", "searchsorted", "isin", "gcd", "lcm", "mode_indices", "nanmedian_indices"
-)
+not_differentiable("histc", "searchsorted", "isin", "mode_indices", "nanmedian_indices")
 derive("nanmedian", shared_evenly)

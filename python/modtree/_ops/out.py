@@ -26,26 +26,22 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # -- which functions, and what dtypes they write ---------------------------------------------------
 
 _CAST = """
-    acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh
-    asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
-    bitwise_xor cat cholesky cholesky_inverse cholesky_solve column_stack concat concatenate
-    copysign cos cosh deg2rad diff digamma div divide dstack eq erf erfc erfinv exp exp2 expm1
-    float_power floor_divide fmax fmin fmod gcd ge ger greater greater_equal gt hstack hypot kron
-    lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 logaddexp logaddexp2
-    logical_and logical_not logical_or logical_xor logit logsumexp lt maximum minimum mul multiply
-    mvlgamma ne nextafter not_equal outer polygamma pow rad2deg reciprocal remainder
-    row_stack rsqrt sigmoid sin sinc sinh sqrt square stack std sub subtract tan tanh
-    true_divide var vstack xlogy
+    acos acosh add addcdiv addcmul addr asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
+    bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve
+    column_stack concat concatenate cos cosh diff digamma div divide dstack eq erf erfinv exp expm1
+    floor_divide fmod ge ger greater greater_equal gt hstack kron le lerp less less_equal lgamma log
+    log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt
+    maximum minimum mul multiply ne not_equal outer pow reciprocal remainder row_stack rsqrt sigmoid
+    sin sinh sqrt square stack std sub subtract tan tanh true_divide var vstack
 """
 _SAME = """
-    abs absolute addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm
-    bitwise_not bmm bucketize ceil chain_matmul clamp clamp_max clamp_min clip cross cummax
-    cummin diag dot fix floor frac gather heaviside histc index_add index_copy index_select inner
-    inverse isin isneginf isposinf kthvalue log_softmax logcumsumexp masked_select matmul
-    matrix_power max median min mm mode msort mv nan_to_num nanmedian neg negative
-    nonzero norm polar qr quantile renorm round scatter scatter_add scatter_reduce searchsorted sgn
-    sign signbit slogdet softmax sort svd take take_along_dim tensordot topk tril triu trunc vdot
-    where
+    abs absolute addbmm addmm addmv all amax amin aminmax any argmax argmin baddbmm bitwise_not bmm
+    bucketize ceil chain_matmul clamp clamp_max clamp_min clip cross cummax cummin diag dot floor
+    gather histc index_add index_copy index_select inner inverse isin kthvalue log_softmax
+    logcumsumexp masked_select matmul matrix_power max median min mm mode msort mv nan_to_num
+    nanmedian neg negative nonzero norm polar qr quantile renorm round scatter scatter_add
+    scatter_reduce searchsorted sgn sign slogdet softmax sort svd take take_along_dim tensordot topk
+    tril triu trunc vdot where
 """
 _CAST_LINALG = "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve"
 _SAME_LINALG = """

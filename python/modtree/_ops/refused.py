@@ -16,48 +16,41 @@ __all__ = ["MEETING", "limits_of"]
 _MISSING = {
     "bool": (
         "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
-        "bitwise_left_shift_ bitwise_right_shift ceil clamp dot fix floor floor_divide "
-        "floor_divide_ fmod fmod_ frac gcd histc hypot lcm lerp "
-        "kthvalue logaddexp logaddexp2 logcumsumexp matmul median mm mv nanmedian nextafter "
-        "remainder round round_ threshold trace trunc trunc_divide vdot"
+        "bitwise_left_shift_ bitwise_right_shift ceil clamp dot floor floor_divide "
+        "floor_divide_ fmod fmod_ histc lerp kthvalue logaddexp logcumsumexp matmul median mm "
+        "mv nanmedian remainder round round_ threshold trace trunc trunc_divide vdot"
     ),
-    "integers": "frac histc hypot lerp logaddexp logaddexp2 logcumsumexp nextafter",
+    "integers": "histc lerp logaddexp logcumsumexp",
     "floats": (
-        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
-        "bitwise_xor gcd lcm"
+        "bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor"
     ),
     "complex": (
-        "amax amin aminmax arctan2 atan2 bitwise_and bitwise_left_shift bitwise_not "
-        "bitwise_or bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max "
-        "clamp_max_ clamp_min clamp_min_ clip clip_ copysign cummax cummin digamma erf erfc "
-        "erfinv fix floor floor_divide fmod frac gcd ge greater greater_equal gt histc hypot "
-        "kthvalue lcm le less less_equal lgamma logaddexp2 "
-        "logit logit_ lt max median min mode mvlgamma mvlgamma_ nanmedian nextafter polygamma "
-        "polygamma_ relu remainder round round_ sign signbit threshold trunc unique "
-        "unique_consecutive xlogy"
+        "amax amin aminmax atan2 bitwise_and bitwise_left_shift bitwise_not bitwise_or "
+        "bitwise_right_shift bitwise_xor bucketize ceil clamp clamp_ clamp_max clamp_max_ "
+        "clamp_min clamp_min_ clip clip_ cummax cummin digamma erf erfinv floor floor_divide "
+        "fmod ge greater greater_equal gt histc kthvalue le less less_equal lgamma logit "
+        "logit_ lt max median min mode nanmedian relu remainder round round_ sign threshold "
+        "trunc unique unique_consecutive"
     ),
 }
 
 #: Without meaning: RuntimeError.
 _REFUSED = {
     "bool": (
-        "argmax argmin complex cumulative_trapezoid dist mvlgamma mvlgamma_ neg negative polar "
-        "positive relu topk trapezoid trapz"
+        "argmax argmin complex cumulative_trapezoid dist neg negative polar positive relu topk "
+        "trapezoid trapz"
     ),
     "integers": "complex polar",
     "complex": (
-        "abs_ absolute_ argmax argmin argsort complex deg2rad fmax fmin heaviside isneginf "
-        "isposinf maximum minimum msort nanmean nansum polar rad2deg sort topk"
+        "abs_ absolute_ argmax argmin argsort complex maximum minimum msort nanmean nansum "
+        "polar sort topk"
     ),
 }
 
 #: Operations whose operands are all tensors: a number among them is a TypeError.
-_TENSORS_ONLY = frozenset(
-    "arctan2 atan2 dot fmax fmin gcd heaviside hypot lcm logaddexp logaddexp2 matmul maximum "
-    "minimum nextafter vdot".split()
-)
+_TENSORS_ONLY = frozenset("atan2 dot logaddexp matmul maximum minimum vdot".split())
 #: Functions of one operation whose operands meet in one dtype, which the operation limits.
-MEETING = frozenset("addcmul clamp clamp_max clamp_min clip lerp polygamma".split())
+MEETING = frozenset("addcmul clamp clamp_max clamp_min clip lerp".split())
 #: Operations whose numbers must fit the dtype in which the operands meet; others cast them with the
 #: tensors, so that integers wrap around and floats become infinite.
 _FITTING = frozenset("addcdiv addcmul clamp lerp where".split())

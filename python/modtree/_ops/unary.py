@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _FLOATING = {
     "exp": np.exp,
-    "exp2": np.exp2,
     "expm1": np.expm1,
     "log": np.log,
     "log2": np.log2,
@@ -57,8 +56,6 @@ _FLOATING = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "deg2rad": np.deg2rad,
-    "rad2deg": np.rad2deg,
     "reciprocal": np.reciprocal,
 }
 _ARITH = {
@@ -73,7 +70,6 @@ _LOGICAL = {
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
-    "signbit": np.signbit,
     "logical_not": np.logical_not,
 }
 
@@ -104,14 +100,6 @@ def _relu(x: Any, out: Any = None) -> Any:
     if x.size > _SMALL and native(x):
         return kernels.clamp(x, 0.0, math.inf, out)
     return np.maximum(x, np.zeros((), x.dtype), out=out)
-
-
-def _frac(x: Any) -> Any:
-    if x.dtype.kind != "f":
-        raise NotImplementedError(
-            f"\"frac\" not implemented for '{x.dtype}': convert with .float()"
-        )
-    return x - np.trunc(x)
 
 
 def _sign(x: Any, out: Any = None) -> Any:
@@ -171,8 +159,7 @@ define("sigmoid", _sigmoid, promote="floating", operands=1, writes_into=True)
 define("relu", _relu, promote="arith", operands=1, writes_into=True)
 define("steady", lambda g, x: g.copy(), meta=like_first)
 define("sgn", ops["sign"].forward, promote="arith", operands=1, writes_into=True)
-define("frac", _frac, promote="arith", operands=1)
-for _name in ("erf", "erfc", "erfinv"):
+for _name in ("erf", "erfinv"):
     define(
         _name,
         _with_kernel(getattr(kernels, _name)),
@@ -191,9 +178,9 @@ define(
 )
 define("bitwise_not", np.invert, promote="bitwise", operands=1, numpy=np.invert)
 
-for _name in (*_FLOATING, *_ARITH, *_LOGICAL, "rsqrt", "sigmoid", "relu", "frac", "erf", "erfc"):
+for _name in (*_FLOATING, *_ARITH, *_LOGICAL, "rsqrt", "sigmoid", "relu", "erf"):
     export(_name, ops[_name])
-    if _name not in ("isnan", "isinf", "isfinite", "signbit"):
+    if _name not in ("isnan", "isinf", "isfinite"):
         export(_name + "_", inplace_of(ops[_name]))
 for _name in ("erfinv", "neg", "abs", "bitwise_not"):
     export(_name, ops[_name])
@@ -202,10 +189,6 @@ export("sgn", ops["sgn"])
 export("sgn_", inplace_of(ops["sgn"]), function=False)
 export("negative", ops["neg"])
 export("absolute", ops["abs"])
-for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
-    if not _name.endswith("tanh"):
-        export("arc" + _name, ops["a" + _name])
-export("arctanh", ops["atanh"])
 
 
 def _round(x: Any, decimals: int) -> Any:
@@ -267,12 +250,10 @@ export("nan_to_num", nan_to_num)
 # -- derivatives -----------------------------------------------------------------------------------
 
 _LN2, _LN10 = math.log(2), math.log(10)
-_DEGREE = math.pi / 180
 _ERF = 2 / math.sqrt(math.pi)
 _sign_op = operation("sgn")
 
 derive("exp", lambda g, out, _x: g * out.conj())
-derive("exp2", lambda g, out, _x: g * out.conj() * _LN2)
 derive("expm1", lambda g, out, _x: g * (out.conj() + 1))
 derive("log", lambda g, _out, x: g / x.conj())
 derive("log2", lambda g, _out, x: g / (x.conj() * _LN2))
@@ -308,13 +289,9 @@ derive("tanh", _tanh)
 derive("asinh", lambda g, _out, x: g / np.sqrt(x * x + 1).conj())
 derive("atanh", lambda g, _out, x: g / (1 - x * x).conj())
 derive("sigmoid", _sigmoid_vjp)
-derive("deg2rad", lambda g, _out, _x: g * _DEGREE)
-derive("rad2deg", lambda g, _out, _x: g * (1 / _DEGREE))
 derive("neg", lambda g, _out, _x: -g)
 derive("conj", lambda g, _out, _x: g.conj())
-derive("frac", unchanged)
 derive("erf", lambda g, _out, x: g * (np.exp(-(x * x)) * _ERF))
-derive("erfc", lambda g, _out, x: g * (np.exp(-(x * x)) * -_ERF))
 derive("erfinv", lambda g, out, _x: g * (np.exp(out * out) / _ERF))
 derive("abs", lambda g, _out, x: g * _sign_op(x))
 
@@ -357,4 +334,4 @@ derive("sgn", _sign_gradient)
 for _name in ("ceil", "floor", "trunc", "round"):
     derive(_name, lambda g, _out, _x, *_args: zeros(g))
 derive("nan_to_num", lambda g, _out, x, *_args: g * np.isfinite(x))
-not_differentiable("isnan", "isinf", "isfinite", "signbit", "logical_not", "bitwise_not")
+not_differentiable("isnan", "isinf", "isfinite", "logical_not", "bitwise_not")

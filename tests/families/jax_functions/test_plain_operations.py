@@ -35,15 +35,15 @@ WHOLE, OTHERS = ids(9, 3, 4) + 1, ids(5, 3, 4) + 1
 MASK = X > 0
 CUBES, MORE = of(2, 3, 4), of(2, 4, 3)
 
-UNARY = """abs angle asinh atan ceil conj cos cosh deg2rad erf erfc exp exp2 expm1 floor frac
-isfinite isinf isnan logical_not neg rad2deg reciprocal sgn sign signbit sin sinc sinh sqrt square
+UNARY = """abs asinh atan ceil conj cos cosh erf exp expm1 floor
+isfinite isinf isnan logical_not neg reciprocal sgn sign sin sinh sqrt square
 tan trunc""".split()
 OF_POSITIVE = "acosh digamma lgamma log log10 log1p log2 rsqrt".split()
 OF_UNIT = "acos asin atanh erfinv".split()
-BINARY = """add atan2 copysign div eq floor_divide fmax fmin fmod ge gt hypot isclose le logaddexp
-logaddexp2 logical_and logical_or logical_xor lt maximum minimum mul ne nextafter remainder sub
+BINARY = """add atan2 div eq floor_divide fmod ge gt isclose le logaddexp
+logical_and logical_or logical_xor lt maximum minimum mul ne remainder sub
 true_divide""".split()
-OF_WHOLE = "bitwise_and bitwise_or bitwise_xor gcd lcm bitwise_left_shift".split()
+OF_WHOLE = "bitwise_and bitwise_or bitwise_xor bitwise_left_shift".split()
 REDUCTIONS = """sum mean prod amax amin all any argmax argmin nansum nanmean var std var_mean
 std_mean count_nonzero""".split()
 
@@ -73,8 +73,6 @@ CALLS |= {
     "pow:number": ((X, 2), {}),
     "bitwise_not": ((WHOLE,), {}),
     "bitwise_right_shift": ((WHOLE, OTHERS), {}),
-    "xlogy": ((POSITIVE, POSITIVE), {}),
-    "heaviside": ((X, Y), {}),
     "round:decimals": ((X,), {"decimals": 2}),
     "clamp": ((X, -0.5, 0.7), {}),
     "clamp:min": ((X,), {"min": 0.1}),
@@ -260,8 +258,8 @@ def test_a_function_that_a_library_lacks_is_named_with_the_path():
 
     with raises(NotImplementedError, "0: linalg.svd() is not available for tensors of jax"):
         nn.Sequential(Gamma())(jax.numpy.ones((2, 2)))
-    with raises(NotImplementedError, "polygamma() is not available for tensors of jax"):
-        mt.polygamma(1, jax.numpy.ones(3))
+    with raises(NotImplementedError, "slogdet() is not available for tensors of jax"):
+        mt.slogdet(jax.numpy.ones((3, 3)))
 
 
 def test_the_third_argument_of_softmax_is_a_dtype():
@@ -330,8 +328,8 @@ def test_classes_that_register_after_a_call_are_met():
         mt.exp(Late())
     try:
         mt.families.register(__name__.partition(".")[0], LateFamily())
-        with raises(NotImplementedError, "polygamma() is not available for tensors of late"):
-            mt.polygamma(1, Late())
+        with raises(NotImplementedError, "slogdet() is not available for tensors of late"):
+            mt.slogdet(Late())
     finally:
         mt.core.families._families.pop(__name__.partition(".")[0])
         mt._C._forget_families()

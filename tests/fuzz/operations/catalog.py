@@ -162,7 +162,6 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
             Argument("compute_mode", "str", "use_mm_for_euclid_dist_if_necessary"),
         ),
     ),
-    "polygamma": ((Argument("n", "int"), Argument("self", "Tensor")),),
     "einsum": ((Argument("equation", "str"), Argument("tensors", "List[Tensor]")),),
     "tensordot": (
         (Argument("self", "Tensor"), Argument("other", "Tensor"), Argument("dims", "int", 2)),
@@ -220,8 +219,6 @@ def _find() -> Iterator[tuple[str, Operation]]:
 def forms_of(where: str, name: str, value: Any) -> Iterator[Form]:
     if where == "Tensor" and name in _BARE_METHODS:
         yield (Argument("self", "Tensor"),)
-    elif where == "Tensor" and name == "polygamma":
-        yield Argument("self", "Tensor"), Argument("n", "int")
     elif name in _BY_HAND:
         yield from _BY_HAND[name]
     elif where == "F":

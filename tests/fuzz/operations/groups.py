@@ -7,15 +7,15 @@ import fnmatch
 
 GROUPS: dict[str, frozenset[str]] = {
     "pointwise": frozenset(
-        "abs absolute acos acosh add addcdiv addcmul angle arccos arccosh arcsin arcsinh arctan "
-        "arctan2 arctanh asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not "
+        "abs absolute acos acosh add addcdiv addcmul "
+        "asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not "
         "bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip clone "
-        "conj copysign cos cosh deg2rad div divide erf erfc erfinv exp exp2 expm1 fix float_power "
-        "floor floor_divide fmod frac gcd heaviside hypot imag lcm ldexp lerp lgamma log log10 "
-        "log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit mul "
-        "multiply nan_to_num neg negative nextafter positive pow rad2deg real reciprocal relu "
-        "remainder round rsqrt rsub sgn sigmoid sign signbit sin sinc sinh sqrt square sub "
-        "subtract tan tanh true_divide trunc where xlogy masked_fill fill_ zero_ sigmoid "
+        "conj cos cosh div divide erf erfinv exp expm1 "
+        "floor floor_divide fmod imag lerp lgamma log log10 "
+        "log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit mul "
+        "multiply nan_to_num neg negative positive pow real reciprocal relu "
+        "remainder round rsqrt sgn sigmoid sign sin sinh sqrt square sub "
+        "subtract tan tanh true_divide trunc where masked_fill fill_ zero_ sigmoid "
         "celu selu threshold hardshrink "
         "operator.add operator.sub operator.mul operator.truediv operator.floordiv operator.mod "
         "operator.pow operator.and_ operator.or_ operator.xor operator.lshift operator.rshift "
@@ -24,14 +24,14 @@ GROUPS: dict[str, frozenset[str]] = {
         "operator.iand operator.ior operator.ixor operator.ilshift operator.irshift".split()
     ),
     "comparison": frozenset(
-        "allclose eq equal fmax fmin ge greater greater_equal gt isclose isfinite isinf isnan "
-        "isneginf isposinf isreal le less less_equal lt maximum minimum ne not_equal "
+        "allclose eq equal ge greater greater_equal gt isclose isfinite isinf isnan "
+        "le less less_equal lt maximum minimum ne not_equal "
         "operator.lt operator.le operator.eq operator.ne operator.gt operator.ge "
         "operator.contains".split()
     ),
     "conversion": frozenset(
         "result_type promote_types item tolist size numel dim bool byte char short int long half "
-        "float double cfloat cdouble type_as is_complex is_floating_point is_signed is_nonzero "
+        "float double cfloat cdouble type_as is_complex is_floating_point is_signed "
         "is_same_size full full_like scalar_tensor zeros ones zeros_like ones_like arange linspace "
         "logspace eye new_full new_zeros new_ones builtin.int builtin.float builtin.complex "
         "builtin.bool builtin.len builtin.list builtin.reversed".split()
@@ -71,7 +71,7 @@ GROUPS: dict[str, frozenset[str]] = {
         "hamming_window hann_window kaiser_window F.pdist F.pairwise_distance "
         "pairwise_distance F.cosine_similarity cosine_similarity F.normalize".split()
     ),
-    "special": frozenset("digamma mvlgamma polygamma complex polar".split()),
+    "special": frozenset("digamma complex polar".split()),
     "activation": frozenset(
         "log_softmax softmax prelu F.celu F.elu F.gelu F.glu F.hardshrink F.hardsigmoid "
         "F.hardswish F.hardtanh F.leaky_relu F.log_softmax F.logsigmoid F.mish F.prelu F.relu "

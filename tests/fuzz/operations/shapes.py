@@ -254,8 +254,3 @@ def _complex(draw: Draw) -> dict[str, Any]:
 def _view_as_complex(draw: Draw) -> dict[str, Any]:
     draw.dtype = draw.rng.choice(("float32", "float64"))
     return {"self": draw.tensor((*draw.shape, 2))}
-
-
-@rule("polygamma", "mvlgamma")
-def _small_order(draw: Draw) -> dict[str, Any]:
-    return {"n": draw.rng.choice((0, 1, 2, 3)), "p": draw.rng.choice((1, 2, 3))}

@@ -19,7 +19,6 @@ __all__ = [
     "add",
     "addcdiv",
     "addcmul",
-    "angle",
     "asin",
     "asinh",
     "atan",
@@ -36,36 +35,25 @@ __all__ = [
     "clamp_max",
     "clamp_min",
     "conj",
-    "copysign",
     "cos",
     "cosh",
-    "deg2rad",
     "digamma",
     "div",
     "eq",
     "erf",
-    "erfc",
     "erfinv",
     "exp",
-    "exp2",
     "expm1",
     "floor",
     "floor_divide",
-    "fmax",
-    "fmin",
     "fmod",
-    "frac",
-    "gcd",
     "ge",
     "gt",
-    "heaviside",
-    "hypot",
     "imag",
     "isclose",
     "isfinite",
     "isinf",
     "isnan",
-    "lcm",
     "le",
     "lerp",
     "lgamma",
@@ -74,7 +62,6 @@ __all__ = [
     "log1p",
     "log2",
     "logaddexp",
-    "logaddexp2",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -87,9 +74,7 @@ __all__ = [
     "nan_to_num",
     "ne",
     "neg",
-    "nextafter",
     "pow",
-    "rad2deg",
     "reciprocal",
     "real",
     "remainder",
@@ -97,9 +82,7 @@ __all__ = [
     "rsqrt",
     "sgn",
     "sign",
-    "signbit",
     "sin",
-    "sinc",
     "sinh",
     "sqrt",
     "square",
@@ -107,7 +90,6 @@ __all__ = [
     "tan",
     "true_divide",
     "trunc",
-    "xlogy",
 ]
 
 
@@ -126,10 +108,6 @@ def _of_two(function: Callable[..., Any]) -> Callable[[Any, Any], Array]:
     return pointwise
 
 
-def _fraction(x: Array) -> Array:
-    return x - jnp.trunc(x)
-
-
 def _inexact(x: Array) -> Array:
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(jnp.float32)
 
@@ -145,7 +123,6 @@ def _rsqrt(x: Array) -> Array:
 abs = _of_one(jnp.abs)
 acos = _of_one(jnp.arccos)
 acosh = _of_one(jnp.arccosh)
-angle = _of_one(jnp.angle)
 asin = _of_one(jnp.arcsin)
 asinh = _of_one(jnp.arcsinh)
 atan = _of_one(jnp.arctan)
@@ -155,16 +132,12 @@ ceil = _of_one(jnp.ceil)
 conj = _of_one(jnp.conj)
 cos = _of_one(jnp.cos)
 cosh = _of_one(jnp.cosh)
-deg2rad = _of_one(jnp.deg2rad)
 digamma = _of_one(special.digamma)
 erf = _of_one(special.erf)
-erfc = _of_one(special.erfc)
 erfinv = _of_one(special.erfinv)
 exp = _of_one(jnp.exp)
-exp2 = _of_one(jnp.exp2)
 expm1 = _of_one(jnp.expm1)
 floor = _of_one(jnp.floor)
-frac = _of_one(_fraction)
 imag = _of_one(jnp.imag)
 isfinite = _of_one(jnp.isfinite)
 isinf = _of_one(jnp.isinf)
@@ -176,15 +149,12 @@ log1p = _of_one(jnp.log1p)
 log2 = _of_one(jnp.log2)
 logical_not = _of_one(jnp.logical_not)
 neg = _of_one(jnp.negative)
-rad2deg = _of_one(jnp.rad2deg)
 reciprocal = _of_one(_reciprocal)
 rsqrt = _of_one(_rsqrt)
 real = _of_one(jnp.real)
 sgn = _of_one(jnp.sign)
 sign = _of_one(jnp.sign)
-signbit = _of_one(jnp.signbit)
 sin = _of_one(jnp.sin)
-sinc = _of_one(jnp.sinc)
 sinh = _of_one(jnp.sinh)
 sqrt = _of_one(jnp.sqrt)
 square = _of_one(jnp.square)
@@ -197,20 +167,13 @@ bitwise_left_shift = _of_two(jnp.left_shift)
 bitwise_or = _of_two(jnp.bitwise_or)
 bitwise_right_shift = _of_two(jnp.right_shift)
 bitwise_xor = _of_two(jnp.bitwise_xor)
-copysign = _of_two(jnp.copysign)
 eq = _of_two(jnp.equal)
 floor_divide = _of_two(jnp.floor_divide)
-fmax = _of_two(jnp.fmax)
-fmin = _of_two(jnp.fmin)
 fmod = _of_two(jnp.fmod)
-gcd = _of_two(jnp.gcd)
 ge = _of_two(jnp.greater_equal)
 gt = _of_two(jnp.greater)
-hypot = _of_two(jnp.hypot)
-lcm = _of_two(jnp.lcm)
 le = _of_two(jnp.less_equal)
 logaddexp = _of_two(jnp.logaddexp)
-logaddexp2 = _of_two(jnp.logaddexp2)
 logical_and = _of_two(jnp.logical_and)
 logical_or = _of_two(jnp.logical_or)
 logical_xor = _of_two(jnp.logical_xor)
@@ -219,10 +182,8 @@ maximum = _of_two(jnp.maximum)
 minimum = _of_two(jnp.minimum)
 mul = _of_two(jnp.multiply)
 ne = _of_two(jnp.not_equal)
-nextafter = _of_two(jnp.nextafter)
 remainder = _of_two(jnp.remainder)
 true_divide = _of_two(jnp.true_divide)
-xlogy = _of_two(special.xlogy)
 
 
 def add(input: Any, other: Any, *, alpha: float = 1) -> Array:
@@ -253,10 +214,6 @@ def pow(input: Any, exponent: Any) -> Array:
 
 def round(input: Array, *, decimals: int = 0) -> Array:
     return jnp.round(input, decimals)
-
-
-def heaviside(input: Array, values: Array) -> Array:
-    return jnp.heaviside(input, values)
 
 
 def clamp(input: Array, min: Any = None, max: Any = None) -> Array:

@@ -123,7 +123,7 @@ def gradient_that_cancels(f: Any) -> bool:
         if max(sizes) < 1e-3 and any(a.dtype == np.float32 for a in arrays(f)):
             return True
     halves = any(a.dtype == np.float16 for a in arrays(f))
-    names = ("renorm", "corrcoef", "cosine_similarity", "sinc", "group_norm", "layer_norm")
+    names = ("renorm", "corrcoef", "cosine_similarity", "group_norm", "layer_norm")
     return bare(f) in names and f.word == "gradient value" and halves
 
 
@@ -140,5 +140,5 @@ ALLOWED = [
     Allowed("`prod` of infinite values", order_of_factors),
     Allowed("`logsumexp` over an empty list", over_no_dimension),
     Allowed("`cov` of one observation with weights", changes_its_argument),
-    Allowed("gradients of `renorm`, `corrcoef`, `sinc`, `group_norm`", gradient_that_cancels),
+    Allowed("gradients of `renorm`, `corrcoef`, `group_norm`", gradient_that_cancels),
 ]
