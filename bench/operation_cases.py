@@ -192,16 +192,16 @@ for _name in ("sum", "mean", "var", "std", "amax", "prod", "logsumexp"):
             near_one if _name == "prod" else square,
             lambda lib, F, name=_name, dim=_dim: lambda x: getattr(lib, name)(x, dim),
         )
-for _name in ("sum", "mean", "var", "max", "median", "norm"):
+for _name in ("sum", "mean", "var", "max", "norm"):
     case(f"{_name}_all", square, _of_tensor(_name))
 for _dim in (-1, 0):
-    for _name in ("cumsum", "cumprod", "cummax", "logcumsumexp", "softmax", "log_softmax"):
+    for _name in ("cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax"):
         case(
             f"{_name}_dim{_dim}",
             near_one if _name == "cumprod" else square,
             lambda lib, F, name=_name, dim=_dim: lambda x: getattr(lib, name)(x, dim),
         )
-    for _name in ("max", "min", "sort", "median"):
+    for _name in ("max", "min", "sort"):
         case(
             f"{_name}_dim{_dim}",
             square,
@@ -220,11 +220,9 @@ for _dim in (-1, 0):
         square,
         lambda lib, F, d=_dim: lambda x: lib.topk(x, max(1, x.shape[0] // 4), d, largest=False),
     )
-    case(f"kthvalue_dim{_dim}", square, lambda lib, F, d=_dim: lambda x: lib.kthvalue(x, 3, d))
     case(f"norm_dim{_dim}", square, lambda lib, F, d=_dim: lambda x: lib.norm(x, dim=d))
     case(f"norm1_dim{_dim}", square, lambda lib, F, d=_dim: lambda x: lib.norm(x, 1, d))
     case(f"normalize_dim{_dim}", square, lambda lib, F, d=_dim: lambda x: F.normalize(x, dim=d))
-    case(f"diff_dim{_dim}", square, lambda lib, F, d=_dim: lambda x: lib.diff(x, dim=d))
     case(f"gather_dim{_dim}", with_index, lambda lib, F, d=_dim: lambda x, i: lib.gather(x, d, i))
     case(
         f"take_along_dim{_dim}",
@@ -252,20 +250,10 @@ for _dim in (-1, 0):
         with_vector_index_and_source,
         lambda lib, F, d=_dim: lambda x, i, s: lib.index_add(x, d, i, s),
     )
-case("unique", with_vector_index, lambda lib, F: lambda x, i: lib.unique(i), backward=False)
-case("unique_float", square, lambda lib, F: lambda x: lib.unique(x), backward=False)
-case("bincount", classes_of, lambda lib, F: lambda i: lib.bincount(i), backward=False)
-case("quantile", square, lambda lib, F: lambda x: lib.quantile(x, 0.3, 1))
 case("getitem_index", with_vector_index, lambda lib, F: lambda x, i: x[i])
 case("getitem_mask", with_mask, lambda lib, F: lambda x, m: x[m])
 case("one_hot", classes_of, lambda lib, F: lambda i: F.one_hot(i, i.shape[0]), backward=False)
 case("embedding", tokens, lambda lib, F: lambda i, w: F.embedding(i, w))
-case(
-    "searchsorted",
-    two,
-    lambda lib, F: lambda x, y: lib.searchsorted(x.detach().reshape(-1), y.detach()),
-    backward=False,
-)
 
 # -- shapes ----------------------------------------------------------------------------------------
 

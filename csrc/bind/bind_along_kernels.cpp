@@ -47,39 +47,16 @@ Array scan(const Array &input, py::ssize_t axis, bool product, bool reverse) {
   });
 }
 
-py::tuple running_extreme(const Array &input, py::ssize_t axis, bool largest) {
-  const char *name = "running_extreme";
-  axis = checked_axis(name, input, axis);
-  return with_float(name, input, [&](auto zero) {
-    using T = decltype(zero);
-    const Contiguous<T> x(input);
-    const Result<T> out(shape_of(input));
-    const Result<std::int64_t> indices(shape_of(input));
-    const Split split(input, axis);
-    run_unless_empty(x, kernels::running_extreme,
-                     kernels::RunningExtreme<T>{x.data(), out.data(), indices.data(), split.outer,
-                                                split.n, split.inner, largest});
-    return tuple_of(out.value(), indices.value());
-  });
-}
-
 constexpr py::ssize_t kLongest = py::ssize_t{1} << 32;
-
-// The geometry of a selection of k along an axis; IndexError unless 0 <= k <= limit.
-Split checked_selection(const char *name, const Array &x, py::ssize_t axis, py::ssize_t k,
-                        py::ssize_t limit) {
-  const Split split(x, axis);
-  if (k < 0 || k > limit || split.n >= kLongest) {
-    throw py::index_error(std::string(name) + ": k = " + std::to_string(k) +
-                          " is out of range for an axis of size " + std::to_string(split.n));
-  }
-  return split;
-}
 
 py::object top_indices(const Array &input, py::ssize_t k, py::ssize_t axis, bool largest) {
   const char *name = "top_indices";
   axis = checked_axis(name, input, axis);
-  const Split split = checked_selection(name, input, axis, k, input.shape(axis));
+  const Split split(input, axis);
+  if (k < 0 || k > split.n || split.n >= kLongest) {
+    throw py::index_error(std::string(name) + ": k = " + std::to_string(k) +
+                          " is out of range for an axis of size " + std::to_string(split.n));
+  }
   Shape shape = shape_of(input);
   shape[static_cast<std::size_t>(axis)] = k;
   const Result<std::int64_t> indices(shape);
@@ -89,26 +66,6 @@ py::object top_indices(const Array &input, py::ssize_t k, py::ssize_t axis, bool
     run_unless_empty(x, kernels::top_indices,
                      kernels::Select<T>{x.data(), indices.data(), split.outer, split.n, split.inner,
                                         k, largest});
-    return indices.value();
-  });
-}
-
-py::object kth_index(const Array &input, py::ssize_t k, py::ssize_t axis, bool nan) {
-  const char *name = "kth_index";
-  axis = checked_axis(name, input, axis);
-  const Split split = checked_selection(name, input, axis, k, input.shape(axis) - 1);
-  Shape shape = shape_of(input);
-  shape[static_cast<std::size_t>(axis)] = 1;
-  const Result<std::int64_t> indices(shape);
-  return with_float(name, input, [&](auto zero) -> py::object {
-    using T = decltype(zero);
-    const Contiguous<T> x(input);
-    const kernels::Select<T> a{x.data(), indices.data(), split.outer, split.n, split.inner,
-                               k,        false};
-    if (x.size() != 0) {
-      const GilRelease release;
-      kernels::kth_index(a, nan);
-    }
     return indices.value();
   });
 }
@@ -275,16 +232,9 @@ py::object scatter(const Array &input, py::ssize_t axis, const py::object &given
 void bind_along_kernels(Functions &m) {
   m.def_kernel<scan>("scan(x, axis, product=False, reverse=False)",
                      "Running sums or products along an axis.");
-  m.def_kernel<running_extreme>(
-      "running_extreme(x, axis, largest)",
-      "Running maxima or minima along an axis, and where they stand: (values, indices).");
   m.def_kernel<top_indices>(
       "top_indices(x, k, axis, largest)",
       "Where the k largest or smallest along an axis are, in order; NaN is the largest.");
-  m.def_kernel<kth_index>(
-      "kth_index(x, k, axis, nan=False)",
-      "Where the element with k smaller ones along an axis is, which stays with size 1; with "
-      "`nan` where the first NaN is, if there is one.");
   m.def_kernel<gather>(
       "gather(x, axis, index)",
       "The elements of x at the indices along an axis; None when one is out of range.");

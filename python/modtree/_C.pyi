@@ -743,16 +743,8 @@ class kernels:
         x: np.ndarray[Any, Any], axis: int, product: bool = False, reverse: bool = False
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
-    def running_extreme(
-        x: np.ndarray[Any, Any], axis: int, largest: bool
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]: ...
-    @staticmethod
     def top_indices(
         x: np.ndarray[Any, Any], k: int, axis: int, largest: bool
-    ) -> np.ndarray[Any, Any]: ...
-    @staticmethod
-    def kth_index(
-        x: np.ndarray[Any, Any], k: int, axis: int, nan: bool = False
     ) -> np.ndarray[Any, Any]: ...
     @staticmethod
     def gather(

@@ -26,7 +26,6 @@ __all__ = [
     "Generator",
     "Index",
     "Ints",
-    "MinMax",
     "Number",
     "Operand",
     "QR",
@@ -60,11 +59,6 @@ Index: TypeAlias = _IndexItem | tuple[_IndexItem, ...]
 class ValuesIndices(NamedTuple):
     values: Tensor
     indices: Tensor
-
-
-class MinMax(NamedTuple):
-    min: Tensor
-    max: Tensor
 
 
 class SVD(NamedTuple):

@@ -19,7 +19,6 @@ __all__ = ["origins"]
 #: The modules that the names are from, each of which lists its own; a later one is asked first.
 _HOMES = (
     "_ops.functions",
-    "_diff",
     "_tensor.creation",
     "_tensor.devices",
     "_tensor.dtypes",

@@ -19,8 +19,6 @@ from modtree._ops.functions import (
     norm,
     split,
     tensordot,
-    unique,
-    unique_consecutive,
 )
 
 __all__ = [
@@ -38,8 +36,6 @@ __all__ = [
     "norm",
     "split",
     "tensordot",
-    "unique",
-    "unique_consecutive",
 ]
 
 _imports.answer_for_missing(__name__)

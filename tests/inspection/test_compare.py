@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree.compare``: models, state dicts and files; and ``modtree.diff``, which had its place."""
+"""``modtree.compare``: models, state dicts and files."""
 
 from __future__ import annotations
 
@@ -395,42 +395,6 @@ def test_wrong_arguments(make):
             mt.compare(model, model, **{name: -1.0})
         with pytest.raises(ValueError, match=name):
             mt.compare(model, model, **{name: math.nan})
-
-
-def test_diff_of_models_goes_on_to_compare(make):
-    model, other = make(), make()
-    with pytest.warns(DeprecationWarning, match=r"modtree\.compare\(a, b\)") as caught:
-        found = mt.diff(model, other, rtol=0.1)
-    assert caught[0].filename == __file__ and found == mt.compare(model, other, rtol=0.1)
-    with pytest.raises(TypeError, match="b is missing"):
-        mt.diff(model)
-    with pytest.raises(TypeError, match="dim, prepend, append and out are for tensors"):
-        mt.diff(model, model, 3)
-    with pytest.raises(TypeError, match="rtol: of models, state dicts and paths"):
-        mt.diff(mt.ones(3), rtol=0.1)
-
-
-def test_of_a_tensor_it_is_the_operation(lib):
-    x = lib.tensor([[1.0, 4.0, 9.0], [2.0, 2.0, 5.0]])
-    assert lib.diff(x).tolist() == [[3.0, 5.0], [0.0, 3.0]]
-    assert lib.diff(x, 2, 1).tolist() == [[2.0], [3.0]]
-    assert lib.diff(x, dim=0, prepend=x[:1]).tolist() == [[0.0] * 3, [1.0, -2.0, -4.0]]
-    out = lib.empty(2, 2)
-    assert lib.diff(input=x, n=1, out=out) is out and out.tolist() == [[3.0, 5.0], [0.0, 3.0]]
-
-
-def test_classes_of_tensors_take_it_over(lib):
-    calls = []
-
-    class Own:
-        @classmethod
-        def __torch_function__(cls, function, types, args=(), kwargs=None):
-            calls.append((function, args, kwargs or {}))
-            return "own"
-
-    own = Own()
-    assert lib.diff(own, n=2) == "own"
-    assert calls == [(lib.diff, (own,), {"n": 2})]
 
 
 @needs_torch

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The renaming that ``modtree.diff`` suggests, and the causes that ``verify`` gives, are right for
-a load, or not given.
+"""The renaming that ``modtree.compare`` suggests, and the causes that ``verify`` gives, are right
+for a load, or not given.
 """
 
 from __future__ import annotations

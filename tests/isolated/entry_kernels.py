@@ -256,9 +256,7 @@ def good_calls_at_places() -> dict[str, dict[str, Any]]:
     }
     return {
         "scan": {"x": x, **line, "product": False, "reverse": True},
-        "running_extreme": {"x": x, **line, "largest": True},
         "top_indices": {"x": x, "k": 2, **line, "largest": True},
-        "kth_index": {"x": x, "k": 2, **line, "nan": True},
         "gather": {"x": x, **picked},
         "scatter": {**scatter, "mode": "assign", "own": False},
         "scatter into x": {**scatter, "mode": "assign", "own": True},

@@ -86,10 +86,8 @@ ERRORS = {
     "m.sort(m.tensor(1.0), dim=5)": IndexError,
     "m.argsort(m.tensor(1.0), dim=1)": IndexError,
     "m.topk(m.tensor(1.0), 1, dim=1)": IndexError,
-    "m.kthvalue(m.tensor(1.0), 1, dim=1)": IndexError,
     "m.cumsum(m.tensor(1.0), 1)": IndexError,
     "m.cumprod(m.tensor(1.0), -2)": IndexError,
-    "m.cummax(m.tensor(1.0), 1)": IndexError,
     "m.flatten(m.tensor(1.0), 1)": IndexError,
     "m.roll(m.tensor(1.0), 1, 3)": IndexError,
     "m.argmax(m.tensor(1.0), dim=3)": IndexError,
@@ -101,8 +99,6 @@ ERRORS = {
     "m.hsplit(m.ones(2), 0)": RuntimeError,
     "m.narrow(m.ones(2), 0, 5, 0)": IndexError,
     "m.hstack([])": RuntimeError,
-    "m.renorm(m.ones(2, 2), 0, 0, 1.0)": RuntimeError,
-    "m.nanmean(m.tensor([1]))": RuntimeError,
     "m.isclose(m.ones(1), m.ones(1), rtol=-1.0)": RuntimeError,
     "m.linspace(0, 1, -1)": RuntimeError,
     "m.tril_indices(-1, 2)": RuntimeError,
@@ -154,12 +150,8 @@ ERRORS = {
     "m.div(m.tensor([True]), m.tensor([True]), rounding_mode='trunc')": NotImplementedError,
     "m.fmod(m.tensor([True]), m.tensor([False]))": NotImplementedError,
     "m.pow(m.tensor([True]), m.tensor([True]))": NotImplementedError,
-    "m.kthvalue(m.tensor([True, False]), 1)": NotImplementedError,
     "+m.tensor([True])": RuntimeError,
     "m.round(m.tensor([1]), decimals=1)": NotImplementedError,
-    "m.histc(m.tensor([1, 2]), 5)": NotImplementedError,
-    "m.isin(True, m.ones(1))": RuntimeError,
-    "m.bucketize(1j, m.ones(2))": NotImplementedError,
     "m.ones(2).cumsum(0, dtype=m.bool)": NotImplementedError,
     "m.ones(2).cumsum_(0, dtype=m.float64)": RuntimeError,
     "m.lerp(m.ones(1), m.ones(1).double(), 0.5)": RuntimeError,
@@ -174,13 +166,7 @@ ERRORS = {
     "m.ones(3).unfold(0, 1, -1)": RuntimeError,
     "m.narrow(m.ones(2), 0, 0, -1)": RuntimeError,
     "m.diagonal_scatter(m.ones(2), m.ones(2))": IndexError,
-    "m.trapezoid(m.ones(3), m.ones(2))": RuntimeError,
-    "m.trapezoid(m.ones(3), dx=True)": RuntimeError,
-    "m.diff(m.ones(2, 2), prepend=m.ones(2))": RuntimeError,
     "m.meshgrid([])": RuntimeError,
-    "m.mode(m.ones(1, 0))": IndexError,
-    "m.mode(m.tensor(1.0), 1)": IndexError,
-    "m.unique_consecutive(m.tensor(1.0), dim=0)": IndexError,
     "m.arange(math.nan)": RuntimeError,
     "m.broadcast_shapes((1,), (-1,))": ValueError,
     "m.broadcast_shapes((2,), (-1,))": RuntimeError,
@@ -212,8 +198,6 @@ ERRORS = {
     "m.ones(3, 2).hsplit(m.tensor(3))": RuntimeError,
     "m.ones(3, 2, 1).dsplit(m.tensor(0))": RuntimeError,
     "m.ones(3, 2).vsplit(m.tensor(1.0))": TypeError,
-    "m.trapezoid(m.ones(3), dx=m.tensor(True))": RuntimeError,
-    "m.cumulative_trapezoid(m.ones(3), dx=m.tensor(1j))": RuntimeError,
     "m.hamming_window(3, True, m.tensor(1j))": RuntimeError,
     "m.hamming_window(3, True, '1')": TypeError,
     "m.tensor([1]).masked_fill(m.tensor([True]), m.tensor(1j))": RuntimeError,
@@ -223,7 +207,6 @@ ERRORS = {
     "m.linalg.solve(m.eye(1), m.ones(1), left=False)": RuntimeError,
     "f.max_pool1d(m.ones(1, 9), 3, padding=2, dilation=3)": RuntimeError,
     "f.max_pool2d(m.ones(1, 9, 9), 3, padding=(0, 2), dilation=3)": RuntimeError,
-    "m.cov(m.ones(2), fweights=m.tensor([True, True]))": RuntimeError,
     "f.cross_entropy(m.ones(0, 3, 2, 2), m.tensor(1))": RuntimeError,
     "f.multilabel_soft_margin_loss(m.tensor(1), m.tensor(1), reduction='x')": NotImplementedError,
     "f.instance_norm(m.ones(0), m.ones(1), m.ones(1), use_input_stats=False)": IndexError,
@@ -272,7 +255,6 @@ RESULTS = {
     "m.conj(m.tensor([True]))": ([True], "bool"),
     "m.trace(m.ones(2, 2, dtype=m.uint8))": (2, "int64"),
     "m.all(m.tensor([1, 0]), [])": ([True, False], "bool"),
-    "m.diff(m.ones(2), 0, prepend=m.ones(1))": ([1.0, 1.0], "float32"),
     "m.roll(m.tensor([1, 0, 3]), 1, [])": ([3, 1, 0], "int64"),
     "m.linspace(0, 1j, 2)": ([0j, 1j], "complex64"),
     "m.arange(0.5, dtype=m.int64)": ([], "int64"),
@@ -280,9 +262,6 @@ RESULTS = {
     "m.vander(m.tensor([2], dtype=m.int16))": ([[1]], "int64"),
     "m.cumsum(m.tensor(3.0), -1)": (3.0, "float32"),
     "m.repeat_interleave(m.tensor([1, 2]))": ([0, 1, 1], "int64"),
-    "m.bucketize(m.ones(1), m.tensor([0.0, 2.0]), out_int32=True)": ([1], "int32"),
-    "m.isin(m.ones(1), m.ones(1), assume_unique=True)": ([True], "bool"),
-    "m.unique_consecutive(m.tensor([[1, 1], [1, 1]]), dim=0)": ([[1, 1]], "int64"),
     "m.var(m.zeros(0, dtype=m.complex64)).isnan()": (True, "bool"),
     "m.logit(m.tensor([-3.0, 5.0]), 0.5)": ([0.0, 0.0], "float32"),
     "m.addmm(*[m.ones(1, 1, dtype=m.int8)] * 3, beta=2.5, alpha=1.7)": ([[3]], "int8"),
@@ -292,17 +271,12 @@ RESULTS = {
     "m.addcmul(m.tensor([True]), m.tensor([1]), m.tensor([4]))": ([5], "int64"),
     "m.adjoint(m.tensor(3j))": (-3j, "complex64"),
     "m.tensor(2).mT": (2, "int64"),
-    "m.mode(m.tensor([math.nan])).indices": (0, "int64"),
-    "m.mode(m.ones(0, 1)).indices": ([], "int64"),
-    "m.histc(m.tensor([0.017], dtype=m.float64)).argmax()": (50, "int64"),
     "m.repeat_interleave(m.tensor([2, 0], dtype=m.int32))": ([0, 0], "int32"),
     "m.addr(m.zeros(1, 1), m.tensor([45.0]).half(), m.tensor([47.0]).half())": (
         [[2115.0]],
         "float32",
     ),
-    "m.bucketize(300, m.tensor([1, 50], dtype=m.int8))": (1, "int64"),
     "m.tensor(3, dtype=m.uint8).sum_to_size(())": (3, "int64"),
-    "m.trapezoid(m.tensor([2.0]), m.tensor(1.0))": (0.0, "float32"),
     "m.take_along_dim(m.tensor([1, 2]), m.tensor([-1]), 0)": ([2], "int64"),
     "m.tensor([1]).index_add(0, m.tensor([0]), m.tensor([2]), alpha=2.0)": ([5], "int64"),
     "m.zeros(1, 2).index_put((m.tensor([[True, False]]),), m.ones(1, 1))": (
@@ -319,9 +293,6 @@ RESULTS = {
     ),
     "m.tensor([True, False]).copy_(m.tensor(1j))": ([True, True], "bool"),
     "m.tensor([5, 5]).copy_(m.tensor(2 + 1j))": ([2, 2], "int64"),
-    "m.histc(m.tensor([1e30, 1e30]), 5)": ([0.0, 0.0, 2.0, 0.0, 0.0], "float32"),
-    "m.histc(m.zeros(0), 2, 1e30, 1e30)": ([0.0, 0.0], "float32"),
-    "m.histc(m.tensor([6e4], dtype=m.half), 3)": ([1.0, 0.0, 0.0], "float16"),
     "m.arange(4).reshape(2, 2).vsplit(m.tensor(2, dtype=m.int8))[1]": ([[2, 3]], "int64"),
     "m.hamming_window(3, False, m.tensor(False), m.tensor(True))": ([-1.0, 1.0, -1.0], "float32"),
     "m.kaiser_window(1, False, m.tensor(True))": ([1.0], "float32"),
@@ -333,7 +304,6 @@ RESULTS = {
     "m.norm(m.tensor([2.0**-13, 0.0]).half())": (2.0**-13, "float16"),
     "f.normalize(m.tensor([[3000.0, 4000.0]]).half()) > 0.5": ([[True, True]], "bool"),
     "m.norm(m.full((1,), 2.0**100))": (2.0**100, "float32"),
-    "m.dist(m.full((1,), 2.0**-100), m.zeros(1))": (2.0**-100, "float32"),
     "f.embedding(m.zeros(0).long(), m.ones(1, 2).long(), None, 1)": ([], "int64"),
 }
 
@@ -506,9 +476,3 @@ def test_slope_of_acosh_at_complex_infinity(lib, x):
     leaf = lib.tensor(x, dtype=lib.complex128, requires_grad=True)
     lib.acosh(leaf).backward(lib.ones_like(leaf))
     assert leaf.grad.item() == 0
-
-
-def test_a_slice_of_nan_has_a_gradient_through_renorm(lib):
-    x = lib.tensor([[math.nan, 1.0], [2.0, 3.0]], requires_grad=True)
-    lib.renorm(x, 2, 0, 5.0).backward(lib.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    assert x.grad.tolist() == [[1.0, 2.0], [3.0, 4.0]]

@@ -36,7 +36,7 @@ HALF = {
         for name in (
             "exp log sqrt rsqrt tanh sigmoid relu abs square sin cos erf log1p reciprocal neg "
             "sum mean prod var std "
-            "amax max norm sort median lgamma"
+            "amax max norm sort lgamma"
         ).split()
     },
     **{name: (0,) for name in ("cumsum", "cumprod", "softmax", "log_softmax", "logsumexp")},

@@ -70,7 +70,6 @@ VIEWS = [
         negative_slices=lambda lib, x: x[:, :, -3:-1],
         integers=lambda lib, x: x[..., 1][1],
         empty_slice=lambda lib, x: x[:, :, 2:2],
-        diff=lambda lib, x: lib.diff(x, 2, -1),
     ),
     Case("squeeze", lambda lib, x: x.squeeze(), [((),), ((1, 3, 1),), ((1,),), ((2, 1, 0),)]),
     Case("squeeze one", lambda lib, x: x.squeeze(-1), [((),), ((1, 3, 1),), ((1, 2),)]),

@@ -40,23 +40,6 @@ def test_sums_of_floats_go_on_in_double():
     assert abs(kernels.scan(np.repeat(x[:, None], 2, 1), 0)[-1, 0] - 300_000) < 0.1
 
 
-@dtypes
-@axes
-@layouts
-@pytest.mark.parametrize("largest", [False, True])
-def test_running_extreme(largest, layout, shape, axis, dtype):
-    x = sample(dtype, shape).round(1)
-    x[x > 1.5] = np.nan
-    values, indices = kernels.running_extreme(layout(x), axis, largest)
-    running = np.maximum if largest else np.minimum
-    np.testing.assert_array_equal(values, running.accumulate(x, axis))
-    assert indices.dtype == np.int64
-    np.testing.assert_array_equal(np.take_along_axis(x, indices, axis), values)
-    # The last of equals.
-    found = np.where((x == values) | np.isnan(x), np.indices(shape)[axis], 0)
-    np.testing.assert_array_equal(indices, np.maximum.accumulate(found, axis))
-
-
 def stable_order(x, axis, largest):
     """NaN is the largest; of equals the first comes first."""
     if not largest:
@@ -91,27 +74,11 @@ def test_top_of_a_long_row(dtype):
     np.testing.assert_array_equal(kernels.top_indices(rising, 3, 0, True), [2999, 2998, 2997])
 
 
-@dtypes
-@axes
-@layouts
-def test_kth_index(layout, shape, axis, dtype):
-    x = sample(dtype, shape).round(1)
-    order = np.argsort(x, axis, kind="stable")
-    for k in range(x.shape[axis]):
-        got = kernels.kth_index(layout(x), k, axis)
-        np.testing.assert_array_equal(got, np.take(order, [k], axis))
-    if x.size:
-        x[(0,) * x.ndim] = np.nan
-        got = kernels.kth_index(layout(x), 0, axis, True)
-        assert got[(0,) * x.ndim] == 0
-
-
 def test_selections_out_of_range():
     x = np.zeros((3, 4))
     for call in (
         lambda: kernels.top_indices(x, 5, 1, True),
         lambda: kernels.top_indices(x, -1, 1, True),
-        lambda: kernels.kth_index(x, 4, 1),
     ):
         with pytest.raises(IndexError, match="out of range for an axis of size 4"):
             call()
@@ -209,16 +176,13 @@ def test_many_rows_of_nothing():
     x = np.empty((1 << 58, 1, 0), np.float32)
     for got in (
         kernels.scan(x, 1),
-        *kernels.running_extreme(x, 1, True),
         kernels.top_indices(x, 1, 1, True),
-        kernels.kth_index(x, 0, 1),
     ):
         assert got.shape == x.shape
 
 
 def test_an_empty_result_takes_no_memory_for_its_long_axis():
     x = np.empty((0, (1 << 32) - 1), np.float32)
-    assert kernels.kth_index(x, 3, 1).shape == (0, 1)
     assert kernels.top_indices(x, 1 << 31, 1, True).shape == (0, 1 << 31)
 
 

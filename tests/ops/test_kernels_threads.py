@@ -214,13 +214,13 @@ def test_max_pool(size):
 @pytest.mark.parametrize("shape", [(13, 500, 130), (9001, 90, 1), (2, 300, 1000)])
 def test_scans(axis, shape):
     x = tensor(*shape)
-    same_bits(lambda: [x.cumsum(axis), (x * 0.1 + 1).cumprod(axis), *x.cummax(axis)])
+    same_bits(lambda: [x.cumsum(axis), (x * 0.1 + 1).cumprod(axis)])
 
 
 def test_selections():
     x = tensor(901, 700)
     index = mt.from_numpy(random.integers(0, 700, (901, 500)))
-    same_bits(lambda: [*x.topk(9), *x.topk(3, 0), *x.kthvalue(40), x.gather(1, index)])
+    same_bits(lambda: [*x.topk(9), *x.topk(3, 0), x.gather(1, index)])
 
 
 def test_a_wrong_index_of_a_piece():

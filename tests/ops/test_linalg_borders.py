@@ -139,49 +139,11 @@ def test_norms_of_no_vectors(size, ord, dim):
         lambda lib: lib.linalg.solve(lib.eye(2).expand(3, 2, 2), lib.ones(2), left=False),
         lambda lib: lib.cross(lib.ones(3, dtype=lib.bool), lib.ones(3, dtype=lib.bool)),
         lambda lib: lib.nn.functional.linear(*(lib.ones(1, 1, dtype=lib.bool),) * 2),
-        lambda lib: lib.renorm(lib.ones(3), 2, 0, 1),
-        lambda lib: lib.renorm(lib.ones(3, 2), 0, 0, 1),
-        lambda lib: lib.renorm(lib.ones(3, 2), 2, 0, -1),
-        lambda lib: lib.renorm(lib.ones(3, 2), 2, 2, 1),
-        lambda lib: lib.cov(lib.ones(2, dtype=lib.bool)),
-        lambda lib: lib.cov(lib.ones(2), fweights=lib.tensor([1, -1])),
-        lambda lib: lib.cov(lib.ones(2), fweights=lib.tensor([0, 0])),
-        lambda lib: lib.cov(lib.ones(2), aweights=lib.tensor([1.0])),
-        lambda lib: lib.quantile(lib.ones(2, dtype=lib.int64), 0.5),
-        lambda lib: lib.quantile(lib.ones(0), 0.5),
-        lambda lib: lib.quantile(lib.ones(2), lib.ones(1, 1)),
-        lambda lib: lib.quantile(lib.ones(2), 0.5, 1),
-        lambda lib: lib.quantile(lib.ones(2, 3), lib.ones(0), 1),
-        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), side="x"),
-        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), side="left", right=True),
-        lambda lib: lib.searchsorted(lib.ones(3), lib.ones(2), out_int32=True),
-        lambda lib: lib.searchsorted(lib.ones(2, 0), lib.ones(2, 3)),
-        lambda lib: lib.bucketize(lib.ones(2), lib.ones(3), out_int32=True),
         lambda lib: lib.broadcast_tensors(lib.ones(2), lib.ones(3)),
     ],
 )
 def test_one_line(program):
     same(program)
-
-
-@pytest.mark.parametrize("keepdim", [False, True])
-@pytest.mark.parametrize("dim", [None, 0, -1])
-@pytest.mark.parametrize("q", [0.5, np.array([0.25, 1.0]), np.zeros(0)])
-def test_quantiles_of_a_scalar(q, dim, keepdim):
-    def program(lib, x):
-        wanted = lib.from_numpy(q) if isinstance(q, np.ndarray) else q
-        return lib.quantile(x, wanted, dim, keepdim)
-
-    same(differentiated(program, np.array(3.0)))
-
-
-@pytest.mark.parametrize("correction", [0, 1, 3])
-@pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])
-@pytest.mark.parametrize("shape", [(), (3,), (1, 3), (2, 3), (1, 1), (2, 0)])
-def test_covariance(shape, dtype, correction):
-    x = np.square(np.arange(np.prod(shape, dtype=int))).reshape(shape).astype(dtype)
-    same(differentiated(lambda lib, x: lib.cov(x, correction=correction), x))
-    same(lambda lib: lib.corrcoef(lib.from_numpy(x)))
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, math.inf])
@@ -295,8 +257,6 @@ def test_least_squares_of_a_batch_with_one_right_hand_side():
         "m.svd(x[0], compute_uv=False)",
         "m.linalg.tensorinv(x[0])",
         "m.linalg.vander(x.half())",
-        "m.renorm(x, 2, 5, 1j)",
-        "m.renorm(x, 2, 5, -1)",
     ],
 )
 def test_arguments_and_what_is_refused(line):
@@ -318,8 +278,3 @@ def test_the_gradient_of_qr_with_a_zero_on_the_diagonal_is_not_refused(lib):
     (lib.linalg.qr(a)[1] ** 2).sum().backward()
     assert math.isnan(a.grad[0, 0])
     assert [round(abs(v), 6) for v in a.grad[0, 1:].tolist()] == [3.0, 1.0]
-
-
-def test_renorm_of_integers_is_refused(lib):
-    with pytest.raises(RuntimeError):
-        lib.ones(1, 2, dtype=lib.int64).renorm(2, 0, math.inf)

@@ -10,7 +10,6 @@ import pytest
 import modtree as mt
 
 ERRORS = {
-    "m.kthvalue(m.ones(2, 0), 1)": IndexError,
     "m.nn.functional.rms_norm(m.ones(1, 2).int(), (2,), m.ones(2))": NotImplementedError,
     "m.nn.functional.max_unpool2d(m.ones(2, 2), m.ones(2, 2).long(), 1, 1, 5)": ValueError,
     "m.nn.functional.max_unpool2d(m.ones(1, 2, 2), m.ones(1, 2, 2).long(), 1, 1, 5)": ValueError,
@@ -37,8 +36,6 @@ ERRORS = {
     "m.linspace(0, 1, 2, dtype=m.bool)": NotImplementedError,
     "m.arange(3, dtype=m.bool)": NotImplementedError,
     "m.unravel_index(m.tensor([True]), (1, 3))": TypeError,
-    "m.searchsorted(m.tensor([True]), m.tensor([True]))": NotImplementedError,
-    "m.searchsorted(m.ones(1), m.tensor([1j]))": NotImplementedError,
     "m.tensor([1j]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), 'amax')": NotImplementedError,
     "m.tensor([True]).scatter_reduce(0, m.tensor([0]), m.tensor([True]), 'mean')": (
         NotImplementedError
@@ -46,8 +43,6 @@ ERRORS = {
     "m.ones(1).scatter(0, m.tensor([0]), m.tensor([True]), reduce='multiply')": RuntimeError,
     # dimensions and shapes
     "m.mean(m.zeros(0), 5)": IndexError,
-    "m.median(m.tensor(0.0), 5)": IndexError,
-    "m.nanmedian(m.tensor(0.0), 5)": IndexError,
     "m.squeeze(m.ones(1, 2), (0, 0))": RuntimeError,
     "m.unflatten(m.tensor(1), 0, [1])": RuntimeError,
     "m.unflatten(m.ones(0, 2), 1, (3, 3))": RuntimeError,
@@ -56,13 +51,6 @@ ERRORS = {
     "m.broadcast_shapes((-1, 3), (-1,))": ValueError,
     "m.cat((m.ones(1), m.ones(1, 1)), -2)": IndexError,
     "m.stack((m.ones(()), m.ones(3, 1)), -2)": IndexError,
-    "m.diff(m.ones(2, 2), 0, 0, prepend=m.ones(1, 3))": RuntimeError,
-    "m.diff(m.ones(2, 2), 1, 5, prepend=m.ones(2))": IndexError,
-    "m.trapezoid(m.tensor([2.0]), dx=True)": RuntimeError,
-    "m.searchsorted(m.ones(1, 1), -1)": RuntimeError,
-    "m.histc(m.zeros(0), 0)": RuntimeError,
-    "m.unique(m.zeros(1, 0), dim=0)": RuntimeError,
-    "m.unique_consecutive(m.zeros(1, 0), dim=0)": RuntimeError,
     "m.sort((m.ones(1),))": TypeError,
     "m.unravel_index(m.tensor([0]), (-1, 3))": ValueError,
     # indices
@@ -93,15 +81,6 @@ def test_what_is_refused(lib, line):
     assert isinstance(caught.value, ERRORS[line])
 
 
-@pytest.mark.parametrize("function", ["cummax", "cummin"])
-def test_dimensions_of_nothing_are_looked_at(function):
-    with pytest.raises(IndexError):
-        getattr(mt, function)(mt.zeros(0), 5)
+def test_dimensions_of_nothing_are_looked_at():
     with pytest.raises(IndexError):
         mt.roll(mt.zeros(0), 1, 5)
-
-
-def test_sums_of_weights_have_no_derivative(lib):
-    weights = lib.ones(2, requires_grad=True)
-    with pytest.raises(RuntimeError):
-        lib.bincount(lib.tensor([0, 1]), weights).sum().backward()

@@ -171,17 +171,11 @@ REDUCTIONS = [
     "x.topk(2)",
     "x.topk(1, dim=0, largest=False)",
     "x.topk(99)",
-    "x.median()",
-    "x.median(1)",
-    "x.kthvalue(2)",
     "m.count_nonzero(x)",
     "m.count_nonzero(x, dim=0)",
     "x.softmax(-1)",
     "m.softmax(x, dim=0)",
     "x.log_softmax(1)",
-    "m.unique(x)",
-    "m.unique(x, return_inverse=True)",
-    "m.unique(x, return_counts=True)",
 ]
 
 
@@ -190,9 +184,7 @@ def test_reductions(expression):
     for shape in [(2, 3), (3, 1), (2, 3, 4)]:
         _check(expression, {"x": _array(shape)})
     for dtype in ("float64", "int64", "int32", "uint8", "bool"):
-        if dtype not in ("float64",) and any(
-            k in expression for k in ("sort", "topk", "median", "kthvalue")
-        ):
+        if dtype not in ("float64",) and any(k in expression for k in ("sort", "topk")):
             continue  # the order of equal elements is not specified
         _check(expression, {"x": _array((3, 4), dtype, low=-3 if dtype != "uint8" else 0)})
 
@@ -201,7 +193,7 @@ def test_reductions(expression):
     "expression", [e for e in REDUCTIONS if "(1" not in e and "=1" not in e and "(0, 1)" not in e]
 )
 def test_reductions_of_scalars(expression):
-    if "kthvalue" in expression or "topk(2)" in expression:
+    if "topk(2)" in expression:
         return
     _check(expression, {"x": _array(())})
 

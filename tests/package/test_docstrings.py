@@ -127,7 +127,6 @@ SOURCES = {
     "nn.functional.multi_margin_loss": "Weston and Watkins, 1999",
     "nn.functional.smooth_l1_loss": "Girshick",
     "nn.functional.triplet_margin_loss": "Balntas et al., 2016",
-    "quantile": "Hyndman and Fan, 1996",
 }
 #: Optimizers without a formula of their own.
 NO_FORMULA = {"Optimizer", "SparseAdam"}

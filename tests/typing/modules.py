@@ -80,4 +80,3 @@ mt.save(model.state_dict(), "model.pt")
 model.load_state_dict(mt.load("model.pt", map_location="cpu"))
 changed = mt.compare(model, model.state_dict(), rtol=1e-3, rename={"module.": ""})
 names: list[str] = changed.only_in_a
-neighbours: Tensor = mt.diff(weight, 2, dim=0)

@@ -90,30 +90,8 @@ MODTREE_ALWAYS_INLINE void scan_parts_of(const Scan<T> &a, std::ptrdiff_t first,
   }
 }
 
-template <class T>
-MODTREE_ALWAYS_INLINE void extreme_columns(const RunningExtreme<T> &a, std::ptrdiff_t first,
-                                           std::ptrdiff_t last) {
-  for (std::ptrdiff_t column = first; column < last && a.n > 0; ++column) {
-    const std::ptrdiff_t start = column / a.inner * a.n * a.inner + column % a.inner;
-    const T *x = a.x + start;
-    T best = *x;
-    std::int64_t index = 0;
-    for (std::ptrdiff_t i = 0; i < a.n; ++i) {
-      const T value = x[i * a.inner];
-      const bool better = a.largest ? value >= best : value <= best;
-      const bool takes = better | (value != value);
-      best = takes ? value : best;
-      index = takes ? i : index;
-      a.out[start + i * a.inner] = best;
-      a.indices[start + i * a.inner] = index;
-    }
-  }
-}
-
 }  // namespace
 
 MODTREE_DEFINE_PARTS_KERNEL(scan, Scan, scan_parts_of, parts(a), part_work(a))
-MODTREE_DEFINE_PARTS_KERNEL(running_extreme, RunningExtreme, extreme_columns, a.outer *a.inner,
-                            8 * a.n)
 
 }  // namespace modtree::kernels

@@ -116,38 +116,9 @@ void top_rows(const Select<T> &a) {
   });
 }
 
-template <class T>
-std::int64_t kth_of(const T *x, const Select<T> &a, bool nan, std::vector<Item<T>> &items) {
-  for (std::ptrdiff_t i = 0; nan && i < a.n; ++i) {
-    if (x[i * a.inner] != x[i * a.inner]) {
-      return i;
-    }
-  }
-  items.clear();
-  for (std::ptrdiff_t i = 0; i < a.n; ++i) {
-    items.emplace_back(x[i * a.inner], a.largest, i);
-  }
-  std::nth_element(items.begin(), items.begin() + a.k, items.end());
-  return items[static_cast<std::size_t>(a.k)].index();
-}
-
-template <class T>
-void kth_rows(const Select<T> &a, bool nan) {
-  over_columns(a, [&](std::ptrdiff_t first, std::ptrdiff_t last) {
-    std::vector<Item<T>> items;
-    items.reserve(static_cast<std::size_t>(a.n));
-    for (std::ptrdiff_t i = first; i < last; ++i) {
-      const T *x = a.x + i / a.inner * a.n * a.inner + i % a.inner;
-      a.indices[i] = kth_of(x, a, nan, items);
-    }
-  });
-}
-
 }  // namespace
 
 void top_indices(const Select<float> &a) { top_rows(a); }
 void top_indices(const Select<double> &a) { top_rows(a); }
-void kth_index(const Select<float> &a, bool nan) { kth_rows(a, nan); }
-void kth_index(const Select<double> &a, bool nan) { kth_rows(a, nan); }
 
 }  // namespace modtree::kernels

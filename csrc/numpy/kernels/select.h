@@ -21,9 +21,4 @@ struct Select {
 void top_indices(const Select<float> &a);
 void top_indices(const Select<double> &a);
 
-// indices (outer, inner) of the element that k others stand before; k < n. The first NaN of a row
-// instead where it has one and `nan` is true.
-void kth_index(const Select<float> &a, bool nan);
-void kth_index(const Select<double> &a, bool nan);
-
 }  // namespace modtree::kernels

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scans: cumsum, cumprod, cummax, cummin, logcumsumexp."""
+"""Scans: cumsum, cumprod, logcumsumexp."""
 
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +24,10 @@ from modtree._ops.generic import (
     wrap_dim,
 )
 from modtree._ops.reduce import integral_to_int64
-from modtree._ops.registry import define, derive, export, not_differentiable, ops
+from modtree._ops.registry import define, derive, export, ops
 
 if TYPE_CHECKING:
-    from modtree._argument_types import DType, Tensor, ValuesIndices
-
-_cummax_result = namedtuple("cummax", ["values", "indices"])  # type: ignore[name-match]
-_cummin_result = namedtuple("cummin", ["values", "indices"])  # type: ignore[name-match]
+    from modtree._argument_types import DType, Tensor
 
 
 def _scan(function: Any, product: bool) -> Any:
@@ -80,49 +76,6 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return ops["cumprod"](input, dim, dtype=None if wanted is None else wanted.dtype)
 
 
-def _running_indices(running: Any, largest: bool) -> Any:
-    """Where the running extreme up to each element was found, the last index of equals; NaN stays
-    once it has come.
-    """
-
-    def forward(x: Any, axis: int) -> Any:
-        axis = wrap_dim(axis, x.ndim)
-        if x.ndim == 0:
-            return np.zeros((), np.int64)
-        if native(x):
-            return kernels.running_extreme(x, axis, largest)[1]
-        best = running.accumulate(x, axis)
-        found = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
-        shape = [1] * x.ndim
-        shape[axis] = -1
-        indices = np.arange(x.shape[axis]).reshape(shape)
-        return np.maximum.accumulate(np.where(found, indices, 0), axis)
-
-    return forward
-
-
-define(
-    "cummax_indices", _running_indices(np.maximum, True), meta=lambda x, axis: (x.shape, np.int64)
-)
-define(
-    "cummin_indices", _running_indices(np.minimum, False), meta=lambda x, axis: (x.shape, np.int64)
-)
-
-
-def cummax(input: Tensor, dim: int) -> ValuesIndices:
-    """The largest value so far along dim, and its index."""
-    indices = ops["cummax_indices"](input, dim)
-    result: Any = _cummax_result(ops["take_along_dim"](input, indices, dim), indices)
-    return result
-
-
-def cummin(input: Tensor, dim: int) -> ValuesIndices:
-    """The smallest value so far along dim, and its index."""
-    indices = ops["cummin_indices"](input, dim)
-    result: Any = _cummin_result(ops["take_along_dim"](input, indices, dim), indices)
-    return result
-
-
 def _logcumsumexp_forward(x: Any, axis: int) -> Any:
     if x.ndim == 0:
         return x.copy()
@@ -149,7 +102,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return ops["logcumsumexp"](input, wrap_dim(dim, input.ndim))
 
 
-for _function in (cumsum, cumprod, cummax, cummin, logcumsumexp):
+for _function in (cumsum, cumprod, logcumsumexp):
     export(_function.__name__, _function)
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -228,5 +181,3 @@ def _logcumsumexp_gradient(g: Any, out: Any, x: Any, axis: int) -> Any:
 
 
 derive("logcumsumexp", _logcumsumexp_gradient)
-
-not_differentiable("cummax_indices", "cummin_indices")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""max and min along a dimension, sort, argsort, topk, kthvalue, median, unique, take_along_dim."""
+"""max and min along a dimension, sort, argsort, topk, take_along_dim."""
 
 from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -99,13 +99,6 @@ def _add_along(source: Any, index: Any, axis: int, shape: tuple[int, ...]) -> An
     return result.reshape(shape)
 
 
-def _median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    flat = np.sort(x, axis=None)
-    if not flat.size:
-        return np.full((), np.nan, x.dtype)
-    return flat[-1] if flat[-1] != flat[-1] else flat[(flat.size - 1) // 2]
-
-
 define("argmax", _arg(np.ndarray.argmax), meta=meta_of_reduction(np.int64))
 define("argmin", _arg(np.ndarray.argmin), meta=meta_of_reduction(np.int64))
 define("argsort", _argsort, meta=lambda x, axis, descending: (x.shape, np.int64))
@@ -143,48 +136,6 @@ def _topk_meta(x: Any, k: int, axis: int, largest: bool) -> Any:
 define("topk_indices", _topk_indices, meta=_topk_meta)
 
 
-def _median_index(x: Any, axis: int) -> Any:
-    """Where the median along an axis is, kept as 1; the first NaN where there is one."""
-    if x.ndim == 0:
-        return np.zeros((), np.int64)
-    if native(x) and x.shape[axis]:
-        return kernels.kth_index(x, (x.shape[axis] - 1) // 2, axis, True)
-    order = np.argsort(x, axis, kind="stable")
-    place = np.take(order, [(x.shape[axis] - 1) // 2], axis)
-    if x.dtype.kind == "f":
-        missing = np.isnan(x)
-        if missing.any():
-            first = missing.argmax(axis, keepdims=True)
-            place = np.where(missing.any(axis, keepdims=True), first, place)
-    return place.astype(np.int64, copy=False)
-
-
-def _one_kept(x: Any, axis: int) -> Any:
-    shape = list(x.shape)
-    if shape:
-        shape[axis] = 1
-    return shape, np.int64
-
-
-def _kth_index(x: Any, k: int, axis: int) -> Any:
-    """Where the element with k smaller ones along an axis is, kept as 1."""
-    size = x.shape[axis] if x.ndim else 1
-    if not size:
-        raise IndexError(f"kthvalue(): Expected reduction dim {axis} to have non-zero size.")
-    if not 0 <= k < size:
-        raise RuntimeError(
-            f"kthvalue(): selected number k out of range for dimension {axis}: k = {k + 1}, of "
-            f"{size} elements"
-        )
-    if x.ndim == 0:
-        return np.zeros((), np.int64)
-    if native(x):
-        return kernels.kth_index(x, k, axis)
-    return np.take(np.argsort(x, axis, kind="stable"), [k], axis)
-
-
-define("kth_index", _kth_index, meta=lambda x, k, axis: _one_kept(x, axis))
-define("median_index", _median_index, meta=_one_kept)
 # Of all elements: NaN is equal to NaN when the gradient is shared, which amax() does not know.
 define("max_all", ops["amax"].forward, meta=meta_of_reduction())
 define("min_all", ops["amin"].forward, meta=meta_of_reduction())
@@ -199,7 +150,6 @@ define(
     lambda x, index, axis, keepdims: np.minimum.reduce(x, axis, None, None, keepdims),
     meta=lambda x, index, axis, keepdims: (index.shape, x.dtype),
 )
-define("median", _median, meta=meta_of_reduction())
 for _name in ("argmax", "argmin"):
     export(_name, reduction(_name))
 
@@ -212,8 +162,6 @@ _max_result = _return_type("max")
 _min_result = _return_type("min")
 _sort_result = _return_type("sort")
 _topk_result = _return_type("topk")
-_median_result = _return_type("median")
-_kthvalue_result = _return_type("kthvalue")
 
 
 def _extreme_function(name: str, result_type: Any, binary: str) -> Any:
@@ -300,140 +248,9 @@ def topk(
     return _topk_result(ops["take_along_dim"](input, order, dim), order)
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
-    """The k-th smallest value along dim (k from 1) and its index.
-
-    Args:
-        k: Which one, from 1.
-        dim: The dimension; may count from the end.
-        keepdim: Leave the dimension in the result, with size 1.
-    """
-    dim = wrap_dim(dim, input.ndim)
-    order = ops["kth_index"](input, k - 1, dim)
-    values = ops["take_along_dim"](input, order, dim)
-    if keepdim:
-        return _kthvalue_result(values, order)
-    return _kthvalue_result(values.squeeze(dim), order.squeeze(dim))
-
-
-def refuse_keepdim(name: str, keepdim: bool | None) -> None:
-    """Where all elements are meant there is no dimension to keep."""
-    if keepdim is not None:
-        raise TypeError(f"{name}(): keepdim needs a dim, which is missing")
-
-
-@overload
-def median(input: Tensor, dim: None = None, keepdim: None = None) -> Tensor: ...
-@overload
-def median(input: Tensor, dim: int, keepdim: bool | None = None) -> ValuesIndices: ...
-def median(input: Tensor, dim: int | None = None, keepdim: bool | None = None) -> Any:
-    """The median (the lower one of two); with dim also its index.
-
-    Args:
-        dim: The dimension; all elements without.
-        keepdim: Leave the dimension in the result, with size 1; only with dim.
-    """
-    if dim is None:
-        refuse_keepdim("median", keepdim)
-        return ops["median"](input)
-    if input.ndim == 0:
-        wrap_dim(dim, 0)
-    elif input.size(dim) == 0:
-        raise IndexError(f"median(): Expected reduction dim {dim} to have non-zero size.")
-    indices = ops["median_index"](input, dim)
-    values = ops["take_along_dim"](input, indices, dim)
-    if keepdim or input.ndim == 0:
-        return _median_result(values, indices)
-    return _median_result(values.squeeze(dim), indices.squeeze(dim))
-
-
-@overload
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: Literal[False] = False,
-    return_counts: Literal[False] = False,
-    dim: int | None = None,
-) -> Tensor: ...
-@overload
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: Literal[False] = False,
-    *,
-    return_counts: Literal[True],
-    dim: int | None = None,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    *,
-    return_inverse: Literal[True],
-    return_counts: Literal[False] = False,
-    dim: int | None = None,
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    *,
-    return_inverse: Literal[True],
-    return_counts: Literal[True],
-    dim: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor]: ...
-@overload
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any: ...
-def unique(
-    input: Tensor,
-    sorted: bool = True,  # noqa: A002
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """The distinct values, sorted.
-
-    Args:
-        sorted: Accepted; the values are always sorted.
-        return_inverse: Also the index into the result for each element.
-        return_counts: Also how often each value occurs.
-        dim: The dimension whose slices are compared; all elements without.
-    """
-    if dim is not None:
-        check_slices(input, wrap_dim(dim, input.ndim))
-    return ops["unique"](input, return_inverse, return_counts, dim)
-
-
-def check_slices(x: Any, dim: int) -> None:
-    """Slices without elements cannot be compared."""
-    if any(n == 0 for i, n in enumerate(x.shape) if i != dim):
-        raise RuntimeError(
-            f"There are 0 sized dimensions, and they aren't selected, so unique cannot be applied: "
-            f"got shape {list(x.shape)} and dim {dim}"
-        )
-
-
-def _unique(x: Any, inverse: bool, counts: bool, axis: Any) -> Any:
-    result = np.unique(x, return_inverse=inverse, return_counts=counts, axis=axis)
-    if not isinstance(result, tuple):
-        return result
-    values, *rest = result
-    if inverse and axis is None:
-        rest[0] = rest[0].reshape(x.shape)
-    return (values, *rest)
-
-
-define("unique", _unique)
-
 export("max", _extreme_function("max", _max_result, "maximum"))
 export("min", _extreme_function("min", _min_result, "minimum"))
-for _function in (sort, argsort, topk, kthvalue, median, unique):
+for _function in (sort, argsort, topk):
     export(_function.__name__, _function)
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -461,15 +278,6 @@ derive("max", _extreme_at)
 derive("min", _extreme_at)
 
 
-def _unique_refused(*_args: Any) -> Any:
-    raise NotImplementedError(
-        "unique() has no derivative: call it on tensor.detach(), or under modtree.no_grad()"
-    )
-
-
-derive("unique", _unique_refused)
-
-not_differentiable("argmax", "argmin", "argsort", "kth_index", "median_index", "topk_indices")
+not_differentiable("argmax", "argmin", "argsort", "topk_indices")
 derive("max_all", shared_evenly)
 derive("min_all", shared_evenly)
-derive("median", shared_evenly)

@@ -21,15 +21,9 @@ if TYPE_CHECKING:
     import modtree.inspection.comparison.result
     import modtree.inspection.summary  # noqa: F401  (named as inspection.summary)
 
-__all__ = ["Comparable", "can_be_compared", "check", "compare", "summary"]
+__all__ = ["Comparable", "check", "compare", "summary"]
 
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
-
-
-def can_be_compared(value: Any) -> bool:
-    """Is it a model, a state dict, a path or an open checkpoint?"""
-    kinds = (str, os.PathLike, Mapping, Checkpoint)
-    return isinstance(value, kinds) or callable(getattr(type(value), "state_dict", None))
 
 
 def check(model: Any, example: Any = None) -> inspection.check.Findings:

@@ -129,8 +129,6 @@ _unique = (
     Argument("dim", "int?", None, True),
 )
 _BY_HAND: dict[str, tuple[Form, ...]] = {
-    "unique_consecutive": ((_x, *_unique),),
-    "unique": ((_x, Argument("sorted", "bool", True, True), *_unique),),
     "broadcast_shapes": ((Argument("a", "List[int]"), Argument("b", "List[int]")),),
     "result_type": _BINARY,
     "promote_types": ((Argument("type1", "dtype"), Argument("type2", "dtype")),),
@@ -138,22 +136,6 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
     "operator.getitem": ((_x, Argument("index", "subscript")),),
     "operator.setitem": ((_x, Argument("index", "subscript"), _other),),
     "unravel_index": ((_x, Argument("shape", "List[int]")),),
-    "cov": (
-        (
-            Argument("self", "Tensor"),
-            Argument("correction", "int", 1, True),
-            Argument("fweights", "Tensor?", None, True),
-            Argument("aweights", "Tensor?", None, True),
-        ),
-    ),
-    "searchsorted": (
-        (
-            Argument("sorted_sequence", "Tensor"),
-            Argument("self", "Tensor|number"),
-            Argument("right", "bool", False, True),
-            Argument("side", "str?", None, True),
-        ),
-    ),
     "cdist": (
         (
             Argument("x1", "Tensor"),

@@ -562,27 +562,3 @@ def _cross(draw: Draw) -> dict[str, Any]:
     shape = (*draw.shape, 3)
     x, y = draw.tensor(shape), draw.tensor(shape)
     return {"self": x, "input": x, "x": x, "other": y, "y": y, "dim": -1}
-
-
-@rule("corrcoef", "cov")
-def _observations(draw: Draw) -> dict[str, Any]:
-    x = draw.tensor(tuple(sizes(draw, draw.rng.randint(0, 2))))
-    count = x.shape[-1] if x.shape else 1
-    return {
-        "self": x,
-        "input": x,
-        "fweights": integers(draw, (count,), 0, 3) if draw.chance(0.3) else None,
-        "aweights": None,
-    }
-
-
-@rule("quantile")
-def _quantile(draw: Draw) -> dict[str, Any]:
-    if draw.chance(0.8):
-        draw.dtype = draw.rng.choice(("float32", "float64"))
-    shares = [draw.rng.choice((0.0, 0.25, 0.5, 0.9, 1.0)) for _ in range(draw.rng.randint(1, 3))]
-    x = draw.tensor(draw.shape)
-    return {
-        "self": x,
-        "q": shares[0] if draw.chance(0.5) else TensorValue(np.array(shares, x.dtype)),
-    }

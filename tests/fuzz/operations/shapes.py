@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .values import Draw
 
 Rule = Callable[[Draw], dict[str, Any]]
@@ -227,21 +225,6 @@ def _masked_scatter(draw: Draw) -> dict[str, Any]:
 @rule("reshape", "view", "broadcast_to", "expand", "expand_as", "view_as", "reshape_as")
 def _reshape(draw: Draw) -> dict[str, Any]:
     return {"self": draw.tensor(draw.shape)}
-
-
-@rule("searchsorted")
-def _searchsorted(draw: Draw) -> dict[str, Any]:
-    boundaries = draw.tensor(draw.shape or (3,))
-    boundaries = type(boundaries)(np.sort(boundaries.array, -1))
-    own = draw.tensor(boundaries.shape) if draw.chance(0.7) else draw.tensor()
-    return {"sorted_sequence": boundaries, "self": own, "sorter": None}
-
-
-@rule("bucketize")
-def _bucketize(draw: Draw) -> dict[str, Any]:
-    (n,) = sizes(draw, 1)
-    boundaries = draw.tensor((n,))
-    return {"boundaries": type(boundaries)(np.sort(boundaries.array))}
 
 
 @rule("complex", "polar")

@@ -150,48 +150,11 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return ops["norm"](x, axis_of(x, axis), keepdims, 2 if ord is None else ord)
 
 
-def _nan(name: str) -> Callable[..., Any]:
-    def reduce(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        **rest: Any,
-    ) -> Any:
-        if rest or dtype is not None or not _floating(a):
-            return NotImplemented
-        return functions[name](a, axis_of(a, axis), _keeps(keepdims))
-
-    return reduce
-
-
-def _quantile(scale: float) -> Callable[..., Any]:
-    def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, **rest: Any) -> Any:
-        keepdims = rest.pop("keepdims", False)
-        if rest or not _floating(a) or np.ndim(q) or isinstance(axis, (tuple, list)):
-            return NotImplemented
-        return functions["quantile"](a, float(q) / scale, axis, _keeps(keepdims))
-
-    return quantile
-
-
-def _median(a: Any, axis: Any = None, out: Any = None, **rest: Any) -> Any:
-    """Of an even number of values the mean of the two in the middle, unlike torch's."""
-    return _quantile(1.0)(a, 0.5, axis, **rest)
-
-
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     """A tensor with every NumPy; some give a Python int without an axis."""
     if keepdims or not isinstance(a, TensorBase):
         return NotImplemented
     return ops["count_nonzero"](a, axis=axis_of(a, axis))
-
-
-def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    if not isinstance(y, TensorBase) or not (x is None or isinstance(x, TensorBase)):
-        return NotImplemented
-    return functions["trapezoid"](y, x, dx=dx, dim=axis)
 
 
 for _name, _function in {"sum": np.sum, "prod": np.prod, "mean": np.mean}.items():
@@ -215,12 +178,6 @@ numpy_reductions.update(
         np.nan_to_num: _nan_to_num,
         np.round: _round,
         np.linalg.norm: _norm,
-        np.nansum: _nan("nansum"),
-        np.nanmean: _nan("nanmean"),
-        np.quantile: _quantile(1.0),
-        np.percentile: _quantile(100.0),
-        np.median: _median,
-        np.trapezoid: _trapezoid,
         np.count_nonzero: _count_nonzero,
     }
 )

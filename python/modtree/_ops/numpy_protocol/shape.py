@@ -205,24 +205,6 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     return _take(arr, np.delete(np.arange(arr.shape[axis]), getattr(obj, "_array", obj)), axis)
 
 
-@_means("diff")
-def _diff(
-    a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
-) -> Any:
-    ends = [None if e is np._NoValue else e for e in (prepend, append)]
-    shape = list(a.shape)
-    shape[axis] = 1
-    ends = [
-        None
-        if e is None
-        else as_tensor(e).to(a.dtype).broadcast_to(shape)
-        if np.ndim(e) == 0
-        else e
-        for e in ends
-    ]
-    return functions["diff"](a, n, axis, *ends)
-
-
 # -- joins and copies ------------------------------------------------------------------------------
 
 

@@ -30,8 +30,6 @@ __all__ = [
     "max",
     "mean",
     "min",
-    "nanmean",
-    "nansum",
     "norm",
     "prod",
     "sort",

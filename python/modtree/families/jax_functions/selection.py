@@ -16,14 +16,12 @@ __all__ = [
     "gather",
     "index_add",
     "index_select",
-    "isin",
     "masked_fill",
     "masked_select",
     "narrow",
     "nonzero",
     "scatter",
     "scatter_add",
-    "searchsorted",
     "select",
     "take",
     "take_along_dim",
@@ -117,19 +115,3 @@ def diag(input: Array, diagonal: int = 0) -> Array:
 
 def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
     return jnp.diagonal(input, offset, dim1, dim2)
-
-
-def isin(
-    elements: Array, test_elements: Array, *, assume_unique: bool = False, invert: bool = False
-) -> Array:
-    return jnp.isin(elements, test_elements, assume_unique, invert)
-
-
-def searchsorted(
-    sorted_sequence: Array, input: Array, *, right: bool = False, side: str | None = None
-) -> Array:
-    side = side or ("right" if right else "left")
-    search = jnp.searchsorted
-    for _ in range(sorted_sequence.ndim - 1):
-        search = jax.vmap(search, (0, 0, None))
-    return search(sorted_sequence, jnp.asarray(input), side)

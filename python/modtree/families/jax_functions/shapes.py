@@ -24,7 +24,6 @@ __all__ = [
     "clone",
     "column_stack",
     "detach",
-    "diff",
     "dstack",
     "empty_like",
     "flatten",
@@ -177,10 +176,6 @@ def broadcast_tensors(*tensors: Array) -> tuple[Array, ...]:
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Array, ...]:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     return tuple(jnp.meshgrid(*given, indexing=indexing))
-
-
-def diff(input: Array, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    return jnp.diff(input, n, dim, prepend, append)
 
 
 def fliplr(input: Array) -> Array:

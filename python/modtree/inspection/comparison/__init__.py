@@ -149,7 +149,7 @@ def compare(
     join: Any = None,
     large_header: bool = False,
 ) -> Diff:
-    """See modtree.diff."""
+    """See modtree.compare."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if not tolerance >= 0:
             raise ValueError(f"{name} is a tolerance of 0 or more, got {tolerance!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ``modtree.diff`` found: as lists, as text, and for JSON."""
+"""What ``modtree.compare`` found: as lists, as text, and for JSON."""
 
 from __future__ import annotations
 

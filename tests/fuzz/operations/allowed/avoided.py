@@ -86,11 +86,6 @@ def is_avoided(line: Any) -> bool:
         numbers += [abs(t.array.item()) for t in line.tensors[1:] if t.array.size == 1]
         if any(abs(n) > 1e6 for n in numbers):
             return True  # more numbers, or pieces, than memory
-    if name.rpartition(".")[2] == "bincount" and any(
-        t.array.size and t.array.dtype.kind in "iu" and t.array.max() > 1e6
-        for t in line.tensors[:1]
-    ):
-        return True
     if name.startswith("operator.") and not line.tensors:
         return True  # Python's numbers
     return any(name in entry.names and entry.applies(line) for entry in AVOIDED)

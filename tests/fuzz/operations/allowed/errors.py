@@ -111,7 +111,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "tensor does not have a device": ("group_norm",),
     "must match the size of tensor b": ("scatter_reduce",),
     "Index to scalar can have only 1 value": ("index_copy", "index_add"),
-    "used in an in-place operation": ("celu", "cov", "elu", "leaky_relu"),
+    "used in an in-place operation": ("celu", "elu", "leaky_relu"),
 }
 
 

@@ -11,7 +11,7 @@ from .failures import Allowed, arrays, bare, is_empty, message
 
 
 def dimension_of_nothing(f: Any) -> bool:
-    names = ("cummax", "cummin", "roll", "cat", "concat", "concatenate", "index_fill")
+    names = ("roll", "cat", "concat", "concatenate", "index_fill")
     return (
         bare(f) in names
         and is_empty(f)
@@ -34,10 +34,7 @@ def index_into_nothing(f: Any) -> bool:
 
 
 def not_viewable(f: Any) -> bool:
-    if bare(f) == "isin" and f.word == "value" and f.line.keywords.get("assume_unique"):
-        return True  # and they are not
-    names = ("isin", "take_along_dim")
-    return bare(f) in names and f.word == "accepted" and "view size is not" in message(f)
+    return bare(f) == "take_along_dim" and f.word == "accepted" and "view size is not" in message(f)
 
 
 def bytes_of_nothing(f: Any) -> bool:
@@ -96,7 +93,7 @@ ALLOWED = [
     Allowed("`index_put` by a mask without dimensions", mask_without_dimensions),
     Allowed("a dimension, or an index, out of range of", dimension_of_nothing),
     Allowed("a dimension, or an index, out of range of", index_into_nothing),
-    Allowed("`isin(assume_unique=True)`", not_viewable),
+    Allowed("`take_along_dim` without a dim of what is not contiguous", not_viewable),
     Allowed("`view(dtype)` of a tensor without elements", bytes_of_nothing),
     Allowed("several values for one place", same_place_twice),
     Allowed("gradient of `scatter_reduce` by products", factors_beyond_the_index),
