@@ -32,7 +32,6 @@ _HOMES = (
     "_tensor.settings",
     "_tensor.tensor",
     "_tensor.typed",
-    "_tensor.windows",
     "amp",
     "autograd.anomaly_mode",
     "nn.functional.at_top",

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 from modtree import _imports
 from modtree._ops.functions import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    block_diag,
     broadcast_shapes,
     broadcast_tensors,
-    cartesian_prod,
     cdist,
     chain_matmul,
     einsum,
@@ -22,13 +17,8 @@ from modtree._ops.functions import (
 )
 
 __all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "block_diag",
     "broadcast_shapes",
     "broadcast_tensors",
-    "cartesian_prod",
     "cdist",
     "chain_matmul",
     "einsum",

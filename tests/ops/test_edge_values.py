@@ -126,20 +126,6 @@ def test_sequences_are_spaced_from_both_ends(lib):
     assert lib.linspace(-1.5, 2.7, 7, dtype=lib.int32).tolist() == [-1, 0, 0, 0, 1, 1, 2]
     assert lib.linspace(0, NAN, 1).tolist() == [0.0]
     assert lib.linspace(0, INF, 3)[0].isnan()
-    assert lib.logspace(0, NAN, 1).tolist() == [1.0]
-    assert lib.logspace(-1, 1, 3, 2, dtype=lib.int16).tolist() == [0, 1, 2]
-
-
-def test_unravelled_indices_wrap_around(lib):
-    found = lib.unravel_index(lib.tensor([7, -1]), (2, 3))
-    assert [part.tolist() for part in found] == [[0, 1], [1, 2]]
-    assert lib.unravel_index(lib.tensor([3]), ()) == ()
-
-
-def test_dimensions_and_turns_as_tensors_are_left_alone(lib):
-    dim, k = lib.tensor(-1), lib.tensor(-3)
-    lib.rot90(lib.ones(2, 2), k)
-    assert (dim.item(), k.item()) == (-1, -3)
 
 
 def test_a_mask_takes_values_behind_sizes_of_1(lib):

@@ -53,7 +53,6 @@ INDICES = {
 }
 ROWS = [
     Case("rows", lambda lib, x: x[lib.tensor(REPEATED)], [((3,),), ((3, 2),), ((3, 0),)]),
-    Case("taken in order", lambda lib, x: lib.take(x, lib.tensor([[1, 7], [7, 0]])), CUBE),
 ]
 test_gradients_of_indices = suite([*(Case(name, f, CUBE) for name, f in INDICES.items()), *ROWS])
 
@@ -115,18 +114,6 @@ ALONG = [
         [((3,), (5,))],
         mixed=False,
     ),
-    Case(
-        "select_scatter",
-        lambda lib, x, y: lib.select_scatter(x, y, 1, -1),
-        [((3, 4, 2), (3, 2))],
-        mixed=False,
-    ),
-    Case(
-        "slice_scatter",
-        lambda lib, x, y: lib.slice_scatter(x, y, 1, 1, 4, 2),
-        [((3, 4), (3, 2))],
-        mixed=False,
-    ),
 ]
 test_gradients_along_a_dimension = suite(ALONG)
 
@@ -183,25 +170,6 @@ def test_a_product_with_a_zero_has_only_a_first_derivative():
 
 
 PUT = [
-    Case("put", lambda lib, x, y: lib.put(x, lib.tensor([1, 4]), y), [((2, 3), (2,))], mixed=False),
-    Case(
-        "put that adds",
-        lambda lib, x, y: x.put(lib.tensor([1, 4, 1]), y, True),
-        [((2, 3), (3,))],
-        mixed=False,
-    ),
-    Case(
-        "diagonal_scatter",
-        lambda lib, x, y: lib.diagonal_scatter(x, y),
-        [((3, 4), (3,)), ((3, 3, 2), (2, 3))],
-        mixed=False,
-    ),
-    Case(
-        "diagonal_scatter beside, apart",
-        lambda lib, x, y: lib.diagonal_scatter(x, y, -1, 2, 0),
-        [((3, 2, 4), (2, 3))],
-        mixed=False,
-    ),
     Case(
         "index_put",
         lambda lib, x, y: x.index_put((lib.tensor([0, 2]), lib.tensor([1, 3])), y),

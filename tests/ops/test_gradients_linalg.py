@@ -133,7 +133,6 @@ MATRICES = [
         imaginary,
         twice=False,
     ),
-    Case("vander", lambda lib, x: lib.linalg.vander(x, N=4), [((3,),), ((2, 3),)]),
 ]
 test_gradients_of_products = suite(MATRICES)
 

@@ -75,7 +75,6 @@ _USES = {
     "accumulate": (_table, lambda x, i: x.detach().index_put((i,), mt.ones(_COUNT, 8), True)),
     "getitem": (_table, _back(lambda x, i: x[i])),
     "setitem": (_table, lambda x, i: x.detach().__setitem__(i, 1.0)),
-    "take": (_table, _back(lambda x, i: x.take(i))),
     "take_along_dim": (_table, _back(lambda x, i: x.take_along_dim(i.view(-1, 8), 0))),
     "embedding": (_table, _back(lambda x, i: F.embedding(i, x))),
     "embedding_by_frequency": (

@@ -130,8 +130,6 @@ def test_norms_of_no_vectors(size, ord, dim):
         lambda lib: lib.linalg.matrix_norm(lib.ones(2, 3, dtype=lib.int64), 1),
         lambda lib: lib.linalg.vecdot(lib.ones(2, dtype=lib.int64), lib.ones(2, dtype=lib.int64)),
         lambda lib: lib.linalg.vecdot(lib.ones(2), lib.ones(2, dtype=lib.float64)),
-        lambda lib: lib.linalg.vander(lib.ones(2, dtype=lib.bool)),
-        lambda lib: lib.linalg.vander(lib.tensor(3.0), N=3),
         lambda lib: lib.linalg.solve_triangular(lib.ones(2), lib.ones(2, 1), upper=True),
         lambda lib: lib.linalg.solve_triangular(lib.eye(2), lib.ones(2), upper=True),
         lambda lib: lib.linalg.cholesky(lib.eye(2, dtype=lib.float16)),
@@ -256,7 +254,6 @@ def test_least_squares_of_a_batch_with_one_right_hand_side():
         "m.linalg.svdvals(x, driver='gesvd')",
         "m.svd(x[0], compute_uv=False)",
         "m.linalg.tensorinv(x[0])",
-        "m.linalg.vander(x.half())",
     ],
 )
 def test_arguments_and_what_is_refused(line):

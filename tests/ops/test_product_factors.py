@@ -111,7 +111,6 @@ def test_what_einsum_refuses():
         "m.matmul(x, 1)",
         "x @ 1",
         "2.0 @ x",
-        "m.cartesian_prod(x)",
         "m.chain_matmul(x, x[0])",
         "m.chain_matmul(x)",
         "m.addr(s.long(), h[0], h[0], beta=2.5)",

@@ -29,13 +29,11 @@ ERRORS = {
     "m.tensor([True]).index_fill(0, m.tensor([0]), 1j)": RuntimeError,
     "m.linspace(0, 300, 3, dtype=m.uint8)": RuntimeError,
     "m.linspace(0, 1j, 3, dtype=m.float32)": RuntimeError,
-    "m.logspace(0, math.inf, 2, dtype=m.int16)": RuntimeError,
     # dtypes
     "m.clamp(m.tensor([True]), True)": NotImplementedError,
     "m.tensor([1]).lerp_(m.tensor([1]), 0.5)": NotImplementedError,
     "m.linspace(0, 1, 2, dtype=m.bool)": NotImplementedError,
     "m.arange(3, dtype=m.bool)": NotImplementedError,
-    "m.unravel_index(m.tensor([True]), (1, 3))": TypeError,
     "m.tensor([1j]).scatter_reduce(0, m.tensor([0]), m.tensor([1j]), 'amax')": NotImplementedError,
     "m.tensor([True]).scatter_reduce(0, m.tensor([0]), m.tensor([True]), 'mean')": (
         NotImplementedError
@@ -52,7 +50,6 @@ ERRORS = {
     "m.cat((m.ones(1), m.ones(1, 1)), -2)": IndexError,
     "m.stack((m.ones(()), m.ones(3, 1)), -2)": IndexError,
     "m.sort((m.ones(1),))": TypeError,
-    "m.unravel_index(m.tensor([0]), (-1, 3))": ValueError,
     # indices
     "m.ones(2)[m.tensor([0], dtype=m.int8)]": IndexError,
     "m.ones(2).__setitem__(m.tensor([0], dtype=m.int16), 1)": IndexError,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""diag, diagflat, diag_embed, tril, triu."""
+"""diag, diag_embed, tril, triu."""
 
 from __future__ import annotations
 
@@ -87,11 +87,6 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return ops["diagonal_backward"](input, tuple(shape), offset, first, second)
 
 
-def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """A matrix with all elements of input on its diagonal."""
-    return ops["diag"](input.reshape(-1), offset)
-
-
 def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
     """Sets what is above a diagonal to zero, in place."""
     return ops["tril"].inplace(self, diagonal)
@@ -107,7 +102,6 @@ for _function in (
     triu,
     diag,
     diag_embed,
-    diagflat,
 ):
     export(_function.__name__, _function)
 export("tril_", tril_, function=False)

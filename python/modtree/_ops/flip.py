@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""flip, fliplr, flipud, roll, rot90."""
+"""flip, roll."""
 
 from __future__ import annotations
 
@@ -59,50 +59,10 @@ def roll(input: Tensor, shifts: Ints, dims: Ints | None = None) -> Tensor:
     return ops["roll"](input, moves, tuple(wrap_dim(axis, input.ndim) for axis in axes))
 
 
-def rot90(input: Tensor, k: int = 1, dims: Sizes = (0, 1)) -> Tensor:
-    """Turned by k times 90 degrees in the plane of two dimensions.
-
-    Args:
-        k: Number of turns.
-        dims: The plane: from the first towards the second.
-    """
-    if len(dims) != 2:
-        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
-    if input.ndim < 2:
-        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
-    first, second = (wrap_dim(d, input.ndim) for d in dims)
-    if first == second:
-        raise RuntimeError(
-            f"expected rotation dims to be different, but got dim0 = {dims[0]} twice"
-        )
-    k = k % 4  # not in place: it may be a tensor
-    if k == 0:
-        return input.clone()
-    if k == 2:
-        return flip(input, first, second)
-    turned = flip(input, second if k == 1 else first)
-    return turned.swapaxes(first, second).contiguous()
-
-
 export("flip", flip, function=False)
 export("flip", of_sequence("flip", flip), method=False)
-for _function in (roll, rot90):
-    export(_function.__name__, _function)
+export("roll", roll)
 
-
-def _mirrored(name: str, dim: int, what: str) -> Any:
-    def flipped(input: Tensor) -> Tensor:
-        if input.ndim <= dim:
-            raise RuntimeError(f"Input must be >= {dim + 1}-d.")
-        return flip(input, dim)
-
-    flipped.__name__ = flipped.__qualname__ = name
-    flipped.__doc__ = f"The order of {what} reversed."
-    return flipped
-
-
-export("fliplr", _mirrored("fliplr", 1, "columns"))
-export("flipud", _mirrored("flipud", 0, "rows"))
 
 # -- derivatives -----------------------------------------------------------------------------------
 

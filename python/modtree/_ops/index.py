@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""index_put, put, take, copies with a part replaced (select_scatter, slice_scatter,
-diagonal_scatter), and the derivative of indexing.
-"""
+"""index_put, and the derivative of indexing."""
 
 from __future__ import annotations
 
 import math
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modtree._C import TensorBase, as_tuple, fitted_number, own_index
-from modtree._ops.generic import broadcasts_to, like_first, operation, wrap_dim
+from modtree._ops.generic import broadcasts_to, like_first, operation
 from modtree._ops.indices import (
-    check_long,
     flat_indices,
     positions,
     shape_given,
-    slices,
     sum_at,
     sum_rows,
     sum_slices,
@@ -123,18 +118,6 @@ define("getitem_backward", _getitem_backward, meta=shape_given)
 define("index_put", _index_put, meta=like_first)
 
 
-def _take(x: Any, index: Any) -> Any:
-    check_long(index, "take")
-    return x.reshape(-1)[own_index(index)]
-
-
-define(
-    "take",
-    _take,
-    meta=lambda x, index: (index.shape, x.dtype),
-)
-
-
 def index_put(
     input: Tensor,
     indices: tuple[Tensor | None, ...] | list[Tensor | None],
@@ -202,107 +185,8 @@ def _check_values(
         )
 
 
-def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy with src in place of one index of one dimension.
-
-    Args:
-        src: The values, of the shape without ``dim``.
-        dim: The dimension; may count from the end.
-        index: The index; may count from the end.
-    """
-    place = slices(wrap_dim(dim, input.ndim), operator.index(index))
-    return _put_whole("select_scatter", input, place, src)
-
-
-def slice_scatter(
-    input: Tensor,
-    src: Tensor,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Tensor:
-    """A copy with src in place of a slice of one dimension.
-
-    Args:
-        src: The values, of the shape of the slice.
-        dim: The dimension; may count from the end.
-        start: First index.
-        end: The index behind the last one.
-        step: Distance of the indices.
-    """
-    if input.ndim == 0:
-        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
-    axis = wrap_dim(dim, input.ndim)
-    if step <= 0:
-        raise RuntimeError("slice step must be positive")
-    place = slices(axis, slice(start, end, step))
-    return _put_whole("slice_scatter", input, place, src)
-
-
-def _put_whole(name: str, input: Any, place: Any, src: Any) -> Any:
-    expected = tuple(ops["getitem"](input, (*place, ...)).shape)
-    if tuple(src.shape) != expected:
-        raise RuntimeError(
-            f"{name}: expected src to have the shape {list(expected)} of the slice it replaces, "
-            f"got {list(src.shape)}"
-        )
-    return ops["index_put"](input, place, src)
-
-
-def diagonal_scatter(
-    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Tensor:
-    """A copy with src in place of a diagonal.
-
-    Args:
-        src: The values of the diagonal.
-        offset: Which diagonal: 0 the main one, positive above it, negative below.
-        dim1: First of the two dimensions of the matrices.
-        dim2: Second of them.
-    """
-    first, second = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
-    expected = tuple(ops["diagonal"](input, offset, first, second).shape)
-    if tuple(src.shape) != expected:
-        raise RuntimeError(
-            f"expected src to have a size equal to the slice of self. src size = "
-            f"{list(src.shape)}, slice size = "
-            f"{list(expected)}"
-        )
-    line = np.arange(expected[-1])
-    place: list[Any] = [slice(None)] * input.ndim
-    place[first], place[second] = line - min(offset, 0), line + max(offset, 0)
-    # The two index arrays put the diagonal first when they do not stand together.
-    if abs(first - second) != 1:
-        src = src.movedim(-1, 0)
-    else:
-        src = src.movedim(-1, min(first, second))
-    return ops["index_put"](input, tuple(place), src)
-
-
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy with values put (or added) at indices counted over all elements.
-
-    Args:
-        index: Indices into the flattened input.
-        source: As many values.
-        accumulate: Add instead of replacing.
-    """
-    check_long(index, "put_")
-    _check_values("put_", input, source)
-    if index.numel() != source.numel():
-        raise IndexError(
-            f"put_(): Expected source and index to have the same number of elements, but got "
-            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
-        )
-    flat = ops["index_put"](input.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
-    return flat.reshape(tuple(input.shape))
-
-
-for _function in (index_put, put, select_scatter, slice_scatter, diagonal_scatter):
-    export(_function.__name__, _function)
+export("index_put", index_put)
 export("index_put_", index_put_, function=False)
-export("take", ops["take"])
 
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -318,11 +202,4 @@ derive(
     ),
     None,
     lambda g, _out, _x, index, _values, accumulate=False: _getitem(g, index),
-)
-
-derive(
-    "take",
-    lambda g, _out, x_like, index: _getitem_backward_op(
-        g, (math.prod(x_like.shape),), (index,)
-    ).reshape(tuple(x_like.shape)),
 )

@@ -37,5 +37,5 @@ def _inplace(name: str) -> Any:
     return like(method, view)
 
 
-for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "as_strided"):
     export(_name + "_", _inplace(_name), function=_name == "as_strided")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""cat, stack, hstack, vstack, dstack, column_stack, block_diag, cartesian_prod."""
+"""cat, stack, hstack, vstack."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import _result_type
-from modtree._ops.broadcast import meshgrid
 from modtree._ops.generic import operation, wrap_dim, zeros_of
 from modtree._ops.registry import define, derive, export, ops
-from modtree._ops.shape import atleast
+from modtree._ops.shape import widened
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor, Tensors
@@ -97,56 +95,13 @@ def _some(name: str, tensors: Any) -> list[Any]:
 
 def hstack(tensors: Tensors) -> Tensor:
     """Joins along the second dimension; 1-D tensors along the only one."""
-    items = _atleast_1d(_some("hstack", tensors))
+    items = [widened(t, 1) for t in _some("hstack", tensors)]
     return cat(items, 0 if items[0].ndim == 1 else 1)
 
 
 def vstack(tensors: Tensors) -> Tensor:
     """Joins along the first dimension; 1-D tensors as rows."""
-    return cat(_atleast_2d(_some("vstack", tensors)), 0)
-
-
-def dstack(tensors: Tensors) -> Tensor:
-    """Joins along the third dimension."""
-    return cat(_atleast_3d(_some("dstack", tensors)), 2)
-
-
-def column_stack(tensors: Tensors) -> Tensor:
-    """Joins along the second dimension; 1-D tensors as columns."""
-    if not tensors:
-        raise RuntimeError("column_stack expects a non-empty TensorList")
-    return cat([t if t.ndim > 1 else t.reshape(-1, 1) for t in tensors], 1)
-
-
-_atleast_1d, _atleast_2d, _atleast_3d = atleast(1), atleast(2), atleast(3)
-
-
-def block_diag(*tensors: Tensor) -> Tensor:
-    """The tensors as blocks along the diagonal of a matrix of zeros."""
-    kind = _result_type(*tensors)
-    items = _atleast_2d([t.to(kind) for t in tensors])
-    width = sum(t.size(1) for t in items)
-    rows, start = [], 0
-    for t in items:
-        if t.ndim != 2:
-            raise RuntimeError(
-                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Got {t.ndim} "
-                f"dimensions"
-            )
-        stop = start + t.size(1)
-        rows.append(ops["pad"](t, ((0, 0), (start, width - stop)), "constant", 0))
-        start = stop
-    return cat(rows, 0)
-
-
-def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All tuples of one element of each 1-D tensor."""
-    for tensor in tensors:
-        if tensor.ndim != 1:
-            raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
-    if len(tensors) == 1:
-        return tensors[0]
-    return stack([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+    return cat([widened(t, 2) for t in _some("vstack", tensors)], 0)
 
 
 for _function in (
@@ -154,15 +109,10 @@ for _function in (
     stack,
     hstack,
     vstack,
-    dstack,
-    column_stack,
-    block_diag,
-    cartesian_prod,
 ):
     export(_function.__name__, _function, method=False)
 export("concat", cat, method=False)
 export("concatenate", cat, method=False)
-export("row_stack", vstack, method=False)
 
 # -- derivatives -----------------------------------------------------------------------------------
 

@@ -157,18 +157,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return ops["nonzero_tuple"](input) if as_tuple else ops["nonzero"](input)
 
 
-def argwhere(input: Tensor) -> Tensor:
-    """The indices of elements that are not zero, one row for each."""
-    return ops["nonzero"](input)
-
-
 export("masked_fill", masked_fill)
 export("masked_fill_", masked_fill_, function=False)
 export("masked_select", ops["masked_select"])
 export("masked_scatter", masked_scatter)
 export("masked_scatter_", masked_scatter_, function=False)
 export("nonzero", nonzero)
-export("argwhere", argwhere)
 
 
 # -- derivatives -----------------------------------------------------------------------------------

@@ -27,19 +27,19 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 _CAST = """
     acos acosh add addcdiv addcmul addr asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
-    bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve
-    column_stack concat concatenate cos cosh digamma div divide dstack eq erf erfinv exp expm1
-    floor_divide fmod ge ger greater greater_equal gt hstack kron le lerp less less_equal lgamma log
-    log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt
-    maximum minimum mul multiply ne not_equal outer pow reciprocal remainder row_stack rsqrt sigmoid
-    sin sinh sqrt square stack std sub subtract tan tanh true_divide var vstack
+    bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve concat
+    concatenate cos cosh digamma div divide eq erf erfinv exp expm1 floor_divide fmod ge ger greater
+    greater_equal gt hstack kron le lerp less less_equal lgamma log log10 log1p log2 logaddexp
+    logical_and logical_not logical_or logical_xor logit logsumexp lt maximum minimum mul multiply
+    ne not_equal outer pow reciprocal remainder rsqrt sigmoid sin sinh sqrt square stack std sub
+    subtract tan tanh true_divide var vstack
 """
 _SAME = """
     abs absolute addbmm addmm addmv all amax amin any argmax argmin baddbmm bitwise_not bmm ceil
     chain_matmul clamp clamp_max clamp_min clip cross diag dot floor gather index_add index_copy
     index_select inner inverse log_softmax logcumsumexp masked_select matmul matrix_power max min mm
     mv nan_to_num neg negative nonzero norm polar qr round scatter scatter_add scatter_reduce sgn
-    sign slogdet softmax sort svd take take_along_dim tensordot topk tril triu trunc vdot where
+    sign slogdet softmax sort svd take_along_dim tensordot topk tril triu trunc vdot where
 """
 _CAST_LINALG = "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve"
 _SAME_LINALG = """

@@ -27,7 +27,7 @@ _OF_TENSORS = {
 }
 _MAKERS = {
     f"modtree._tensor.{module}"
-    for module in ("creation", "from_data", "random_creation", "ranges", "sampling", "windows")
+    for module in ("creation", "from_data", "random_creation", "ranges", "sampling")
 }
 
 

@@ -84,7 +84,6 @@ export("permute", of_sequence("permute", permute), method=False)
 for _function in (transpose, t, movedim):
     export(_function.__name__, _function)
 export("swapaxes", transpose)
-export("swapdims", transpose)
 export("moveaxis", movedim)
 
 

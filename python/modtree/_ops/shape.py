@@ -6,7 +6,7 @@ another dtype or as the parts of complex numbers.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from modtree._tensor.layouts import contiguous_format, preserve_format
 from modtree._tensor.memory_formats import check_format, in_format
 
 if TYPE_CHECKING:
-    from modtree._argument_types import DType, Sizes, Tensor, Tensors, memory_format
+    from modtree._argument_types import DType, Sizes, Tensor, memory_format
 
 
 def _squeeze(x: Any, axes: Any) -> Any:
@@ -189,33 +189,12 @@ def contiguous(input: Tensor, memory_format: memory_format = contiguous_format) 
     return in_format(input, memory_format)
 
 
-def atleast(ndim: int) -> Any:
-    """The function that gives tensors at least so many dimensions, as NumPy places them."""
-
-    @overload
-    def widen(tensors: Tensor, /) -> Tensor: ...
-    @overload
-    def widen(*tensors: Tensor | Tensors) -> Any: ...
-    def widen(*tensors: Any) -> Any:
-        items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else None
-        if items is None and len(tensors) == 1:
-            return _widened(tensors[0], ndim)
-        return tuple(_widened(t, ndim) for t in (tensors if items is None else items))
-
-    widen.__name__ = widen.__qualname__ = f"atleast_{ndim}d"
-    widen.__doc__ = f"Tensors with at least {ndim} dimension(s)."
-    return widen
-
-
-def _widened(tensor: Any, ndim: int) -> Any:
+def widened(tensor: Any, ndim: int) -> Any:
+    """The tensor with at least so many dimensions, new ones in front."""
     shape = tuple(tensor.shape)
     if len(shape) >= ndim:
         return tensor
-    if ndim == 3 and shape:
-        shape = (1, *shape, 1) if len(shape) == 1 else (*shape, 1)
-    else:
-        shape = (1,) * (ndim - len(shape)) + shape
-    return ops["reshape"](tensor, shape)
+    return ops["reshape"](tensor, (1,) * (ndim - len(shape)) + shape)
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
@@ -238,8 +217,6 @@ for _function in (flatten, unflatten, squeeze, unsqueeze, view_as_real, view_as_
 for _function in (view, reshape, contiguous):
     export(_function.__name__, _function, function=False)
 
-for _function in (atleast(1), atleast(2), atleast(3)):
-    export(_function.__name__, _function, method=False)
 export("reshape", _reshape_function, method=False)
 export("view_as", view_as, function=False)
 export("reshape_as", reshape_as, function=False)

@@ -99,7 +99,6 @@ _MORE = {
     "masked_select": ("input, mask", "The elements where the mask holds, as a vector."),
     "outer": ("input, vec2", "The outer product of two vectors."),
     "pow": ("input, exponent: Operand", "input to the power of exponent."),
-    "take": ("input, index", "The elements at indices into the flattened tensor."),
 }
 
 

@@ -235,30 +235,6 @@ def tensor_split(
     )
 
 
-def _split_along(name: str, dim: int, least: int) -> Any:
-    def pieces(input: Tensor, indices_or_sections: int | Sizes) -> tuple[Tensor, ...]:
-        if input.ndim < least:
-            raise RuntimeError(
-                f"{name} requires a tensor with at least {least} dimension(s), but got a tensor "
-                f"with {input.ndim}"
-            )
-        axis = dim if input.ndim > 1 else 0
-        if isinstance(indices_or_sections, TensorBase) and not indices_or_sections.ndim:
-            indices_or_sections = operator.index(indices_or_sections)
-        sections = indices_or_sections
-        if isinstance(sections, int) and (sections <= 0 or input.size(axis) % sections):
-            raise RuntimeError(
-                f"{name} attempted to split along dimension {axis}, but the size of the "
-                f"dimension {input.size(axis)} "
-                f"is not divisible by the split_size {indices_or_sections}!"
-            )
-        return tensor_split(input, indices_or_sections, axis)
-
-    pieces.__name__ = pieces.__qualname__ = name
-    pieces.__doc__ = f"Equal pieces, or those between the indices given, as {name} says."
-    return pieces
-
-
 for _function in (
     narrow,
     select,
@@ -268,9 +244,6 @@ for _function in (
     split_with_sizes,
     tensor_split,
     unbind,
-    _split_along("hsplit", 1, 1),
-    _split_along("vsplit", 0, 2),
-    _split_along("dsplit", 2, 3),
 ):
     export(_function.__name__, _function)
 

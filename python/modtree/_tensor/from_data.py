@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensors of given values: tensor, as_tensor, asarray, from_numpy, complex."""
+"""Tensors of given values: tensor, as_tensor, asarray, from_numpy, frombuffer, complex."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from modtree.core.families import family_of
 if TYPE_CHECKING:
     from modtree._argument_types import Device, DType, Tensor
 
-__all__ = ["as_tensor", "asarray", "complex", "from_numpy", "tensor"]
+__all__ = [
+    "as_tensor",
+    "asarray",
+    "complex",
+    "from_dlpack",
+    "from_numpy",
+    "frombuffer",
+    "tensor",
+]
 
 
 def _plain(data: Any) -> Any:
@@ -239,3 +247,24 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     result = ops["complex"](real, imag)
     return result if out is None else write("complex", "same", result, out)
+
+
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A tensor over the memory of a buffer, such as bytearray or array.array.
+
+    Args:
+        buffer: An object with the buffer protocol.
+        dtype: How to read its bytes.
+        count: Number of elements; all with -1.
+        offset: Bytes to leave out at its start.
+        requires_grad: Record operations on the result.
+    """
+    array = np.frombuffer(buffer, numpy_dtype(dtype), count, offset)
+    return from_numpy(array).requires_grad_(requires_grad)
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor over the memory of an array of another library, by DLPack."""
+    return from_numpy(np.from_dlpack(ext_tensor))

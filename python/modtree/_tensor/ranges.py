@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A number may be complex, until arange() has refused it.
 # mypy: disable-error-code="arg-type, operator"
-"""Sequences and index patterns: arange, linspace, logspace, eye, tril_indices, triu_indices."""
+"""Sequences and unit matrices: arange, linspace, eye."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from modtree._tensor.factory_arguments import PLACE, checked
 if TYPE_CHECKING:
     from modtree._argument_types import Device, DType, Number, Tensor
 
-__all__ = ["arange", "eye", "linspace", "logspace", "tril_indices", "triu_indices"]
+__all__ = ["arange", "eye", "linspace"]
 
 _int64 = np.dtype(np.int64)
 
@@ -140,45 +140,6 @@ def linspace(
     )
 
 
-@checked("start", "end", "steps", "base", "out", *PLACE)
-def logspace(
-    start: Number,
-    end: Number,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: DType | None = None,
-    device: Device | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """base to the powers of linspace().
-
-    Args:
-        start: First exponent.
-        end: Last exponent.
-        steps: How many.
-        base: The base.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    start, end, dtype = _ends("logspace", start, end, steps, dtype)
-
-    def make(shape: Any, kind: Any) -> Any:
-        # Of integers the exponents are rounded first, but for a single one.
-        spaced = start if shape[0] == 1 else _spaced("logspace", start, end, shape[0], kind)
-        with np.errstate(all="ignore"):
-            return np.power(base, np.broadcast_to(spaced, shape) * 1.0).astype(kind)
-
-    return make_at(
-        make,
-        (int(steps),),
-        dtype,
-        device,
-        requires_grad,
-    )
-
-
 @checked("n", "m", "out", *PLACE)
 def eye(
     n: int,
@@ -207,68 +168,7 @@ def eye(
     )
 
 
-@checked("row", "col", "offset", *PLACE)
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: DType | None = None,
-    device: Device | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Indices of a lower triangle, as two rows.
-
-    Args:
-        row: Number of rows.
-        col: Number of columns.
-        offset: Which diagonal: 0 the main one, positive above it, negative below.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    _check_sizes(row=row, col=col)
-    return _indices(
-        "tril_indices", np.stack(np.tril_indices(row, offset, col)), dtype, device, requires_grad
-    )
-
-
-@checked("row", "col", "offset", *PLACE)
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: DType | None = None,
-    device: Device | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Indices of an upper triangle, as two rows.
-
-    Args:
-        row: Number of rows.
-        col: Number of columns.
-        offset: Which diagonal: 0 the main one, positive above it, negative below.
-        dtype: The dtype of the result.
-        device: ``"cpu"`` or ``"meta"``.
-        requires_grad: Record operations on the result.
-    """
-    _check_sizes(row=row, col=col)
-    return _indices(
-        "triu_indices", np.stack(np.triu_indices(row, offset, col)), dtype, device, requires_grad
-    )
-
-
 def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
         if size < 0:
             raise RuntimeError(f"{name} must be non-negative, got {size}")
-
-
-def _indices(name: str, values: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
-    kind = "int64" if dtype is None else as_dtype(dtype)
-    if kind not in ("int64", as_dtype("int64"), as_dtype("int32")):
-        raise NotImplementedError(
-            f'"{name}" not implemented for {kind}: indices are int64 or int32'
-        )
-    return make_at(lambda _, kind: values.astype(kind), values.shape, kind, device, requires_grad)

@@ -45,7 +45,7 @@ def spaces(mt: Any) -> dict[str, Any]:
 
 
 #: Functions that take tensors one by one, while their schemas have a list of them.
-SPREAD = frozenset(("cartesian_prod", "chain_matmul"))
+SPREAD = frozenset(("chain_matmul",))
 
 
 def _spread(function: Callable[..., Any], tensors: Any) -> Any:
@@ -98,13 +98,13 @@ PASSED_OVER: dict[str, frozenset[str]] = {
         "uniform_".split()
     ),
     "leave memory as it is": frozenset(
-        "empty empty_like empty_strided new new_empty new_empty_strided resize_ resize_as_ set_ "
+        "empty empty_like empty_strided new new_empty new_empty_strided resize_ set_ "
         "as_strided as_strided_ geqrf orgqr".split()
     ),
     "are no computation": frozenset(
         "are_deterministic_algorithms_enabled asarray as_subclass backward compile cpu cuda "
         "data_ptr from_dlpack from_numpy frombuffer get_device initial_seed is_distributed "
-        "is_inference_mode_enabled is_pinned is_shared load manual_seed map_ apply_ numpy "
+        "is_inference_mode_enabled is_pinned is_shared load manual_seed apply_ numpy "
         "pin_memory register_hook register_post_accumulate_grad_hook retain_grad save seed "
         "set_anomaly_enabled share_memory_ typename get_autocast_dtype is_autocast_enabled "
         "get_num_threads set_num_threads multi_head_attention_forward requires_grad_ detach_ "
@@ -135,7 +135,6 @@ _BY_HAND: dict[str, tuple[Form, ...]] = {
     "operator.index": ((_x,),),
     "operator.getitem": ((_x, Argument("index", "subscript")),),
     "operator.setitem": ((_x, Argument("index", "subscript"), _other),),
-    "unravel_index": ((_x, Argument("shape", "List[int]")),),
     "cdist": (
         (
             Argument("x1", "Tensor"),

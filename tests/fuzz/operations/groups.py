@@ -33,7 +33,7 @@ GROUPS: dict[str, frozenset[str]] = {
         "result_type promote_types item tolist size numel dim bool byte char short int long half "
         "float double cfloat cdouble type_as is_complex is_floating_point is_signed "
         "is_same_size full full_like scalar_tensor zeros ones zeros_like ones_like arange linspace "
-        "logspace eye new_full new_zeros new_ones builtin.int builtin.float builtin.complex "
+        "eye new_full new_zeros new_ones builtin.int builtin.float builtin.complex "
         "builtin.bool builtin.len builtin.list builtin.reversed".split()
     ),
     "reduction": frozenset(
@@ -42,23 +42,23 @@ GROUPS: dict[str, frozenset[str]] = {
         " trace var var_mean".split()
     ),
     "order": frozenset(
-        "argsort argwhere gather index_add index_copy index_fill "
-        "index_put index_select masked_scatter masked_select nonzero put "
-        "scatter scatter_add scatter_reduce sort take take_along_dim topk "
+        "argsort gather index_add index_copy index_fill "
+        "index_put index_select masked_scatter masked_select nonzero "
+        "scatter scatter_add scatter_reduce sort take_along_dim topk "
         "operator.getitem operator.setitem".split()
     ),
     "shape": frozenset(
-        "adjoint atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors "
-        "broadcast_to cat chunk column_stack combinations concat concatenate contiguous diag "
-        "diag_embed diagflat diagonal diagonal_scatter dsplit dstack expand expand_as "
-        "fill_diagonal_ flatten flip fliplr flipud hsplit hstack meshgrid moveaxis movedim narrow "
-        "permute ravel repeat repeat_interleave reshape reshape_as roll rot90 row_stack select "
-        "select_scatter slice_scatter split split_with_sizes squeeze stack swapaxes swapdims t "
-        "tensor_split tile transpose tril tril_indices triu triu_indices unbind unflatten unfold "
-        "unsqueeze vander view view_as view_as_complex view_as_real vsplit vstack".split()
+        "adjoint broadcast_shapes broadcast_tensors "
+        "broadcast_to cat chunk concat concatenate contiguous diag "
+        "diag_embed diagonal expand expand_as "
+        "flatten flip hstack meshgrid moveaxis movedim narrow "
+        "permute ravel repeat repeat_interleave reshape reshape_as roll select "
+        "split split_with_sizes squeeze stack swapaxes t "
+        "tensor_split tile transpose tril triu unbind unflatten unfold "
+        "unsqueeze view view_as view_as_complex view_as_real vstack".split()
     ),
     "products": frozenset(
-        "addbmm addmm addmv addr baddbmm bmm cartesian_prod chain_matmul cross dot einsum ger "
+        "addbmm addmm addmv addr baddbmm bmm chain_matmul cross dot einsum ger "
         "inner kron matmul mm mv outer tensordot vdot operator.matmul linalg.cross linalg.matmul "
         "linalg.multi_dot linalg.vecdot F.linear F.bilinear bilinear".split()
     ),
@@ -67,8 +67,8 @@ GROUPS: dict[str, frozenset[str]] = {
         "pinverse qr slogdet svd linalg.*".split()
     ),
     "statistics": frozenset(
-        "logsumexp cdist pdist bartlett_window blackman_window "
-        "hamming_window hann_window kaiser_window F.pdist F.pairwise_distance "
+        "logsumexp cdist pdist "
+        "F.pdist F.pairwise_distance "
         "pairwise_distance F.cosine_similarity cosine_similarity F.normalize".split()
     ),
     "special": frozenset("digamma complex polar".split()),
@@ -92,7 +92,7 @@ GROUPS: dict[str, frozenset[str]] = {
     ),
     "attributes": frozenset(
         "bfloat16 builtin.round copy_ detach element_size is_conj is_contiguous is_neg ndimension "
-        "nelement operator.index resolve_conj resolve_neg sum_to_size to unravel_index".split()
+        "nelement operator.index resolve_conj resolve_neg sum_to_size to".split()
     ),
 }
 

@@ -207,11 +207,6 @@ def _einsum(draw: Draw) -> dict[str, Any]:
     return {"equation": equation, "tensors": [draw.tensor(shape) for shape in shapes]}
 
 
-@rule("cartesian_prod")
-def _cartesian(draw: Draw) -> dict[str, Any]:
-    return {"tensors": [draw.tensor((n,)) for n in sizes(draw, draw.rng.randint(1, 3))]}
-
-
 # -- others ----------------------------------------------------------------------------------------
 
 

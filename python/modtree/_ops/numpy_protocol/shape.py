@@ -143,9 +143,6 @@ def _imag(val: Any) -> Any:
     return val.imag if val.is_complex() else val.new_zeros(tuple(val.shape))
 
 
-for _name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-    numpy_shapes[getattr(np, _name)] = lambda *arys, _f=functions[_name]: _f(*as_tensors(arys))
-
 # -- pieces ----------------------------------------------------------------------------------------
 
 
@@ -164,12 +161,6 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 @_means("array_split")
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return list(functions["tensor_split"](ary, _sections(indices_or_sections), axis))
-
-
-for _name in ("hsplit", "vsplit", "dsplit"):
-    numpy_shapes[getattr(np, _name)] = lambda ary, indices_or_sections, _f=functions[_name]: list(
-        _f(ary, _sections(indices_or_sections))
-    )
 
 
 @_means("unstack")
@@ -228,7 +219,7 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
     return _concatenate((arr, values), axis)
 
 
-for _name in ("vstack", "hstack", "dstack", "column_stack"):
+for _name in ("vstack", "hstack"):
     numpy_shapes[getattr(np, _name)] = lambda tup, _f=functions[_name], **kwargs: (
         NotImplemented if kwargs else _f(as_tensors(tup))
     )
@@ -250,24 +241,9 @@ def _flip(m: Any, axis: Any = None) -> Any:
     return ops["flip"](m, as_tuple(axes))
 
 
-@_means("fliplr")
-def _fliplr(m: Any) -> Any:
-    return ops["flip"](m, (1,))
-
-
-@_means("flipud")
-def _flipud(m: Any) -> Any:
-    return ops["flip"](m, (0,))
-
-
 @_means("roll")
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return ops["roll"](a, shift, axis)
-
-
-@_means("rot90")
-def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    return functions["rot90"](m, k, axes)
 
 
 @_means("tril")
@@ -283,11 +259,6 @@ def _triu(m: Any, k: int = 0) -> Any:
 @_means("diag")
 def _diag(v: Any, k: int = 0) -> Any:
     return ops["diag"](v, k)
-
-
-@_means("diagflat")
-def _diagflat(v: Any, k: int = 0) -> Any:
-    return functions["diagflat"](v, k)
 
 
 @_means("copy")

@@ -23,7 +23,6 @@ __all__ = [
     "scatter",
     "scatter_add",
     "select",
-    "take",
     "take_along_dim",
     "tril",
     "triu",
@@ -63,10 +62,6 @@ def index_add(input: Array, dim: int, index: Array, source: Array, *, alpha: flo
 
 def index_select(input: Array, dim: int, index: Array) -> Array:
     return jnp.take(input, index, dim)
-
-
-def take(input: Array, index: Array) -> Array:
-    return jnp.take(input.reshape(-1), index)
 
 
 def take_along_dim(input: Array, indices: Array, dim: int | None = None) -> Array:

@@ -22,14 +22,10 @@ __all__ = [
     "cat",
     "chunk",
     "clone",
-    "column_stack",
     "detach",
-    "dstack",
     "empty_like",
     "flatten",
     "flip",
-    "fliplr",
-    "flipud",
     "full",
     "full_like",
     "hstack",
@@ -46,7 +42,6 @@ __all__ = [
     "repeat_interleave",
     "reshape",
     "roll",
-    "rot90",
     "split",
     "squeeze",
     "stack",
@@ -161,14 +156,6 @@ def vstack(tensors: Sequence[Array]) -> Array:
     return jnp.vstack(list(tensors))
 
 
-def dstack(tensors: Sequence[Array]) -> Array:
-    return jnp.dstack(list(tensors))
-
-
-def column_stack(tensors: Sequence[Array]) -> Array:
-    return jnp.column_stack(list(tensors))
-
-
 def broadcast_tensors(*tensors: Array) -> tuple[Array, ...]:
     return tuple(jnp.broadcast_arrays(*tensors))
 
@@ -176,18 +163,6 @@ def broadcast_tensors(*tensors: Array) -> tuple[Array, ...]:
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Array, ...]:
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     return tuple(jnp.meshgrid(*given, indexing=indexing))
-
-
-def fliplr(input: Array) -> Array:
-    return jnp.fliplr(input)
-
-
-def flipud(input: Array) -> Array:
-    return jnp.flipud(input)
-
-
-def rot90(input: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
-    return jnp.rot90(input, k, (dims[0], dims[1]))
 
 
 def flip(input: Array, dims: Any) -> Array:

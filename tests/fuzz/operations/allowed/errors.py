@@ -82,9 +82,9 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "doesn't match the broadcast shape": (
         *("binary_cross_entropy_with_logits", "logsumexp", "clamp", "clip"),
     ),
-    "value cannot be converted to type": ("addcdiv", "addcmul", "logspace"),
+    "value cannot be converted to type": ("addcdiv", "addcmul"),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
-    "modified by an inplace operation": ("cond", "vander"),
+    "modified by an inplace operation": ("cond",),
     "must be Tensor, not tuple": ("lp_pool1d",),
     "must be Tensor, not list": ("lp_pool1d",),
     "must have the same dtype, but got": ("addr",),
@@ -218,7 +218,7 @@ def kernel_of_nothing(f: Any) -> bool:
 def no_half_kernel(f: Any) -> bool:
     """Of complex results too."""
     names = ("affine_grid", "avg_pool3d", "cdist", "ctc_loss", "local_response_norm", "lp_pool3d")
-    names += ("multilabel_margin_loss", "pdist", "polar", "logspace", "interpolate", "upsample")
+    names += ("multilabel_margin_loss", "pdist", "polar", "interpolate", "upsample")
     return (
         bare(f) in names
         and f.word in ("accepted", "backward accepted")

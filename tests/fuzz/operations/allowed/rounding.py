@@ -120,7 +120,7 @@ FACTORS_AND_LIMITS = tuple(
     "celu elu leaky_relu threshold hardtanh hardshrink softshrink softplus logit "
     "add sub subtract addmm addbmm baddbmm addmv addr addcdiv addcmul lerp "
     "pow ipow var std var_mean std_mean normalize "
-    "contains logspace linspace".split()
+    "contains linspace".split()
 )
 
 
