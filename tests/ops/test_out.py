@@ -62,7 +62,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "clip": (X, 0.3, 0.5),
     "cross": (X, Y, 1),
     "diag": (M,),
-    "diff": (X,),
     "dot": (V, W),
     "gather": (X, 1, I),
     "ger": (V, W),

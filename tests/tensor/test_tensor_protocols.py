@@ -28,7 +28,7 @@ def test_ufuncs_and_functions_give_tensors():
         (np.transpose(t), (3, 2)),
         (np.where(t > 0, t, u), (2, 3)),
         (np.add.reduce(t), (3,)),
-        (np.einsum("ij->j", t), (3,)),
+        (np.take(t, 0, axis=0), (3,)),
     ):
         assert type(result) is mt.Tensor and result.shape == shape and result.dtype is mt.float32
     assert np.shape(t) == (2, 3) and np.allclose(t, t) is True

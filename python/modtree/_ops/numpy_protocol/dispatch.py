@@ -9,7 +9,6 @@ import numpy as np
 
 from modtree import _C
 from modtree._ops import linalg_functions as linalg
-from modtree._ops.numpy_protocol.linalg import numpy_linalg
 from modtree._ops.numpy_protocol.reduce import numpy_reductions
 from modtree._ops.numpy_protocol.shape import as_tensors, numpy_shapes
 from modtree._ops.registry import by_function, functions
@@ -136,7 +135,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -
     _C.bump_version(dst)
 
 
-_SPECIAL = {**numpy_reductions, **numpy_shapes, **numpy_linalg, np.copyto: _copyto}
+_SPECIAL = {**numpy_reductions, **numpy_shapes, np.copyto: _copyto}
 
 # Their results are facts about arrays, not arrays.
 _PLAIN_RESULT = {

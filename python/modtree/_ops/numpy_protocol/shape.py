@@ -48,14 +48,9 @@ def _means(*names: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 # -- views -----------------------------------------------------------------------------------------
 
 
-@_means("transpose", "permute_dims")
+@_means("transpose")
 def _transpose(a: Any, axes: Any = None) -> Any:
     return ops["permute"](a) if axes is None else ops["permute"](a, tuple(int(x) for x in axes))
-
-
-@_means("matrix_transpose")
-def _matrix_transpose(x: Any) -> Any:
-    return x.mT
 
 
 @_means("reshape")
@@ -81,13 +76,6 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 @_means("moveaxis")
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return ops["movedim"](a, source, destination)
-
-
-@_means("rollaxis")
-def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    axis %= a.ndim
-    start += a.ndim if start < 0 else 0
-    return ops["movedim"](a, axis, start - 1 if axis < start else start)
 
 
 @_means("expand_dims")
@@ -163,11 +151,6 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return list(functions["tensor_split"](ary, _sections(indices_or_sections), axis))
 
 
-@_means("unstack")
-def _unstack(x: Any, *, axis: int = 0) -> Any:
-    return functions["unbind"](x, axis)
-
-
 @_means("take")
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode != "raise":
@@ -177,29 +160,10 @@ def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "
     return a[(slice(None),) * (axis % a.ndim) + (indices,)]
 
 
-@_means("compress")
-def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    kept = np.flatnonzero(getattr(condition, "_array", condition))
-    return _take(as_tensor(a), kept, axis)
-
-
-@_means("extract")
-def _extract(condition: Any, arr: Any) -> Any:
-    kept = np.flatnonzero(getattr(condition, "_array", condition))
-    return as_tensor(arr).reshape(-1)[kept]
-
-
-@_means("delete")
-def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    if axis is None:
-        arr, axis = arr.reshape(-1), 0
-    return _take(arr, np.delete(np.arange(arr.shape[axis]), getattr(obj, "_array", obj)), axis)
-
-
 # -- joins and copies ------------------------------------------------------------------------------
 
 
-@_means("concatenate", "concat")
+@_means("concatenate")
 def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **kwargs: Any) -> Any:
     if kwargs:
         return NotImplemented
@@ -212,11 +176,6 @@ def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **kwargs: Any) -> 
 @_means("stack")
 def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     return NotImplemented if kwargs else ops["stack"](as_tensors(arrays), axis)
-
-
-@_means("append")
-def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    return _concatenate((arr, values), axis)
 
 
 for _name in ("vstack", "hstack"):
@@ -264,43 +223,6 @@ def _diag(v: Any, k: int = 0) -> Any:
 @_means("copy")
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     return a.clone()
-
-
-@_means("meshgrid")
-def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    if sparse:
-        return NotImplemented
-    grids = functions["meshgrid"](*(t.reshape(-1) for t in as_tensors(xi)), indexing=indexing)
-    return [g.clone() for g in grids] if copy else list(grids)
-
-
-@_means("select")
-def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    result = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        result = ops["where"](condition, as_tensor(choice), result)
-    return result
-
-
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
-
-
-@_means("pad")
-def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    value = kwargs.pop("constant_values", 0)
-    known = _PAD_MODES.get(mode) if isinstance(mode, str) else None
-    if known is None or kwargs or not isinstance(value, (int, float, complex)):
-        return NotImplemented
-    if isinstance(pad_width, dict):
-        pairs = [pad_width.get(i, pad_width.get(i - array.ndim, 0)) for i in range(array.ndim)]
-        pad_width = [(p, p) if isinstance(p, int) else p for p in pairs]
-    widths = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
-    limit = {"reflect": 1, "circular": 0}.get(known)
-    if limit is not None and any(
-        max(pair) > n - limit for pair, n in zip(widths, array.shape, strict=True)
-    ):
-        return NotImplemented  # NumPy goes on reflecting
-    return ops["pad"](array, tuple(map(tuple, widths)), known, value)
 
 
 # -- constants of the same shape -------------------------------------------------------------------
