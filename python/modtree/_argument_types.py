@@ -28,8 +28,6 @@ __all__ = [
     "Ints",
     "Number",
     "Operand",
-    "QR",
-    "SVD",
     "SignLog",
     "Size",
     "Sizes",
@@ -59,17 +57,6 @@ Index: TypeAlias = _IndexItem | tuple[_IndexItem, ...]
 class ValuesIndices(NamedTuple):
     values: Tensor
     indices: Tensor
-
-
-class SVD(NamedTuple):
-    U: Tensor
-    S: Tensor
-    V: Tensor
-
-
-class QR(NamedTuple):
-    Q: Tensor
-    R: Tensor
 
 
 class SignLog(NamedTuple):

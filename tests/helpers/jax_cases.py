@@ -405,7 +405,6 @@ def _fractional(d: Draw, name: str) -> Case:
 
 
 CASES["lp_pool2d:inf"] = lambda d: ((d.x(2, 2, 6, 5), np.inf, 2), {})
-CASES["pdist"] = lambda d: ((d.x(d.int(1, 5), 3), d.one_of(1.0, 2.0, 3.0, np.inf)), {})
 CASES["multilabel_margin_loss"] = lambda d: (
     (d.x(3, 4), np.array([[3, 0, -1, 1], [0, -1, 2, 2], [-1, 1, 1, 1]])),
     _reduction(d),

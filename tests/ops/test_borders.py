@@ -132,11 +132,7 @@ ERRORS = {
     # products
     "m.addmm(m.ones(2, 2), m.ones(2, 2).double(), m.ones(2, 2).double())": RuntimeError,
     "m.addmm(m.ones(2, 2), m.ones(2, 2), m.ones(2, 2), beta=1j)": RuntimeError,
-    "m.addmv(m.tensor([1]), m.tensor([[1]]), m.tensor([1]), alpha=math.nan)": RuntimeError,
-    "m.addbmm(m.ones(1), m.ones(1), m.ones(1))": IndexError,
     "m.baddbmm(m.ones(1, 1, 1), m.ones(1), m.ones(1, 1, 1))": IndexError,
-    "m.addbmm(m.ones(3, 2, 2), m.ones(3, 2, 2), m.ones(3, 2, 2))": RuntimeError,
-    "m.addr(m.tensor([[1]]), m.tensor([1]), m.tensor([1]), beta=0.5)": RuntimeError,
     # bools, whole numbers, dtypes
     "m.floor_divide(m.tensor([True]), m.tensor([True]))": NotImplementedError,
     "m.div(m.tensor([True]), m.tensor([True]), rounding_mode='trunc')": NotImplementedError,
@@ -242,17 +238,11 @@ RESULTS = {
     "m.var(m.zeros(0, dtype=m.complex64)).isnan()": (True, "bool"),
     "m.logit(m.tensor([-3.0, 5.0]), 0.5)": ([0.0, 0.0], "float32"),
     "m.addmm(*[m.ones(1, 1, dtype=m.int8)] * 3, beta=2.5, alpha=1.7)": ([[3]], "int8"),
-    "m.addbmm(m.ones(1, 1, dtype=m.int8), *[m.ones(2, 1, 1, dtype=m.int8)] * 2)": ([[3]], "int8"),
     "m.addmm(m.zeros(1), m.tensor([[math.inf]]), m.ones(1, 1), alpha=0)": ([[0.0]], "float32"),
     "m.add(m.tensor([False]), True, alpha=3)": ([True], "bool"),
     "m.addcmul(m.tensor([True]), m.tensor([1]), m.tensor([4]))": ([5], "int64"),
-    "m.adjoint(m.tensor(3j))": (-3j, "complex64"),
     "m.tensor(2).mT": (2, "int64"),
     "m.repeat_interleave(m.tensor([2, 0], dtype=m.int32))": ([0, 0], "int32"),
-    "m.addr(m.zeros(1, 1), m.tensor([45.0]).half(), m.tensor([47.0]).half())": (
-        [[2115.0]],
-        "float32",
-    ),
     "m.tensor(3, dtype=m.uint8).sum_to_size(())": (3, "int64"),
     "m.take_along_dim(m.tensor([1, 2]), m.tensor([-1]), 0)": ([2], "int64"),
     "m.tensor([1]).index_add(0, m.tensor([0]), m.tensor([2]), alpha=2.0)": ([5], "int64"),
@@ -271,8 +261,6 @@ RESULTS = {
     "m.tensor([True, False]).copy_(m.tensor(1j))": ([True, True], "bool"),
     "m.tensor([5, 5]).copy_(m.tensor(2 + 1j))": ([2, 2], "int64"),
     "m.tensor([False]).masked_fill(m.tensor([True]), m.tensor(1j))": ([True], "bool"),
-    "m.linalg.matrix_rank(m.ones(2, 0), hermitian=True)": (0, "int64"),
-    "m.linalg.matrix_rank(m.ones(0, 2, 3), hermitian=True)": ([], "int64"),
     "m.norm(m.tensor([300.0, 400.0]).half())": (500.0, "float16"),
     "m.norm(m.tensor([[3000.0, 4000.0]]).half(), dim=1)": ([5000.0], "float16"),
     "m.norm(m.tensor([2.0**-13, 0.0]).half())": (2.0**-13, "float16"),
@@ -361,10 +349,6 @@ def test_logarithms_of_sums_of_complex_numbers(lib, name):
 def test_indices_beyond_a_dimension_do_not_wrap_around():
     with pytest.raises(IndexError):
         mt.take_along_dim(mt.ones(2), mt.tensor([2]), 0)
-
-
-def test_a_matrix_without_elements_times_a_vector():
-    assert mt.addmv(mt.tensor(1.0), mt.ones(3, 0), mt.ones(0)).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("other", [True, False])

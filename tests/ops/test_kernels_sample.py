@@ -61,17 +61,14 @@ def test_gradients_of_distance(rows, columns, width, p):
     )
 
 
-@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0])
 def test_distances_of_points_that_are_not_finite(p, torch):
     values = [0.0, 1.0, math.inf, -math.inf, math.nan]
     points = np.array(list(itertools.product(values, repeat=2)), np.float32)
     points = np.concatenate([points, np.ones_like(points)], axis=1)
-    expected = torch.nn.functional.pdist(torch.tensor(points), p).numpy()
-    np.testing.assert_array_equal(mt.nn.functional.pdist(mt.tensor(points), p), expected)
-    if p < math.inf:
-        mode = "donot_use_mm_for_euclid_dist"
-        expected = torch.cdist(*[torch.tensor(points)] * 2, p, mode).numpy()
-        np.testing.assert_array_equal(mt.cdist(*[mt.tensor(points)] * 2, p, mode), expected)
+    mode = "donot_use_mm_for_euclid_dist"
+    expected = torch.cdist(*[torch.tensor(points)] * 2, p, mode).numpy()
+    np.testing.assert_array_equal(mt.cdist(*[mt.tensor(points)] * 2, p, mode), expected)
 
 
 def test_cdist_keeps_nan_in_the_largest_difference():

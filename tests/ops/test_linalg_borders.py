@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Linear algebra and statistics at their borders: the triangle that is read, zeros on a diagonal,
+"""Linear algebra at its borders: the triangle that is read, zeros on a diagonal,
 NaN, nothing, scalars with a dim, complex gradients, dtypes that are refused.
 """
 
@@ -18,46 +18,16 @@ pytest.importorskip("torch")
 FULL = np.array([[2.0, 9, -3], [0.5, 1.25, 7], [0.25, -1, 3]])
 COMPLEX = FULL + 1j * np.array([[0, 1, 2], [-1, 0, 0.5], [3, 1, 0]])
 HERMITIAN = COMPLEX @ COMPLEX.conj().T + np.eye(3)
-ZERO = FULL * [[1, 1, 1], [1, 0, 1], [1, 1, 1]]
-RIGHT = np.array([[1.0, 2], [-1, 0.5], [3, 0]])
 
 
 @pytest.mark.parametrize("upper", [False, True])
-class TestTriangles:
-    @pytest.mark.parametrize("a", [FULL, COMPLEX, ZERO, np.stack([FULL, ZERO])])
-    @pytest.mark.parametrize("unit", [False, True])
-    @pytest.mark.parametrize("left", [False, True])
-    def test_solve_triangular(self, a, unit, left, upper):
-        b = (RIGHT if left else RIGHT.T.copy()).astype(a.dtype)
-        options = {"upper": upper, "unitriangular": unit, "left": left}
-        with np.errstate(all="ignore"):
-            same(differentiated(lambda lib, *x: lib.linalg.solve_triangular(*x, **options), a, b))
-
-    @pytest.mark.parametrize("a", [FULL, COMPLEX, ZERO])
-    def test_cholesky_solve(self, a, upper):
-        same(
-            lambda lib: lib.cholesky_solve(*map(lib.from_numpy, (RIGHT.astype(a.dtype), a)), upper)
-        )
-
-    @pytest.mark.parametrize("a", [FULL, ZERO])
-    def test_cholesky_inverse(self, a, upper):
-        same(lambda lib: lib.cholesky_inverse(lib.from_numpy(a), upper))
-
-    @pytest.mark.parametrize("a", [HERMITIAN, HERMITIAN.real.copy()])
-    @pytest.mark.parametrize("spoiled", [None, (0, 2), (2, 0), (1, 1)])
-    def test_cholesky(self, a, spoiled, upper):
-        if spoiled is not None:
-            a = a.copy()
-            a[spoiled] = np.nan
-        same(differentiated(lambda lib, x: lib.linalg.cholesky(x, upper=upper), a))
-
-    def test_nothing_flows_to_the_triangle_that_is_not_read(self, upper):
-        for name in ("cholesky_solve", "cholesky_inverse"):
-            factor = mt.tensor(FULL, requires_grad=True)
-            right = (mt.tensor(RIGHT),) if name == "cholesky_solve" else ()
-            getattr(mt, name)(*right, factor, upper).sum().backward()
-            other = np.tril(factor.grad, -1) if upper else np.triu(factor.grad, 1)
-            assert not other.any()
+@pytest.mark.parametrize("a", [HERMITIAN, HERMITIAN.real.copy()])
+@pytest.mark.parametrize("spoiled", [None, (0, 2), (2, 0), (1, 1)])
+def test_cholesky(a, spoiled, upper):
+    if spoiled is not None:
+        a = a.copy()
+        a[spoiled] = np.nan
+    same(differentiated(lambda lib, x: lib.linalg.cholesky(x, upper=upper), a))
 
 
 @pytest.mark.parametrize("uplo", ["L", "U"])
@@ -69,19 +39,10 @@ def test_gradients_of_eigenvectors_are_hermitian(uplo):
     same(differentiated(program, HERMITIAN.real.copy()))
 
 
-def test_solve_triangular_is_differentiable_twice():
-    a, b = (mt.tensor(x, requires_grad=True) for x in (FULL, RIGHT))
-    assert mt.autograd.gradgradcheck(
-        lambda a, b: mt.linalg.solve_triangular(a, b, upper=True), (a, b)
-    )
-
-
-@pytest.mark.parametrize("name", ["slogdet", "logdet"])
 @pytest.mark.parametrize("matrix", [[[0.0]], [[1.0, 2], [2, 4]], [[0.0, 1], [0, 0]]])
-def test_the_logarithm_of_a_determinant_of_0_has_a_gradient(name, matrix):
+def test_the_logarithm_of_a_determinant_of_0_has_a_gradient(matrix):
     x = mt.tensor(matrix, dtype=mt.float64, requires_grad=True)
-    y = getattr(mt, name)(x)
-    y = y[1] if name == "slogdet" else y
+    y = mt.slogdet(x)[1]
     y.backward()
     assert y.item() == -math.inf
     assert not np.isfinite(x.grad.numpy()).all()
@@ -128,10 +89,6 @@ def test_norms_of_no_vectors(size, ord, dim):
         lambda lib: lib.linalg.norm(lib.ones(2, 3), None, ()),
         lambda lib: lib.linalg.matrix_norm(lib.ones(2, 3), dim=(1,)),
         lambda lib: lib.linalg.matrix_norm(lib.ones(2, 3, dtype=lib.int64), 1),
-        lambda lib: lib.linalg.vecdot(lib.ones(2, dtype=lib.int64), lib.ones(2, dtype=lib.int64)),
-        lambda lib: lib.linalg.vecdot(lib.ones(2), lib.ones(2, dtype=lib.float64)),
-        lambda lib: lib.linalg.solve_triangular(lib.ones(2), lib.ones(2, 1), upper=True),
-        lambda lib: lib.linalg.solve_triangular(lib.eye(2), lib.ones(2), upper=True),
         lambda lib: lib.linalg.cholesky(lib.eye(2, dtype=lib.float16)),
         lambda lib: lib.linalg.eigh(lib.eye(2, dtype=lib.int64)),
         lambda lib: lib.linalg.solve(lib.eye(2).expand(3, 2, 2), lib.ones(2), left=False),
@@ -164,23 +121,6 @@ def test_the_phase_of_a_complex_logsumexp_is_the_principal_one():
     same(differentiated(lambda lib, x: lib.logsumexp(x, 1), x))
 
 
-def test_lstsq_of_nothing_and_of_complex_numbers():
-    for right, dtype, driver in (
-        ((1, 0), "f8", None),
-        ((1, 2), "c8", None),
-        ((1, 1), "c8", "gelsd"),
-    ):
-        a, b = np.full((1, 1), 2, dtype), np.full(right, 3, dtype)
-        same(
-            lambda lib, a=a, b=b, d=driver: lib.linalg.lstsq(*map(lib.from_numpy, (a, b)), driver=d)
-        )
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (4, 0, 3)])
-def test_svd_without_vectors(shape):
-    same(lambda lib: lib.svd(lib.ones(shape), compute_uv=False))
-
-
 @pytest.mark.parametrize("p", [300, -300, 1e300, 3, 2, 0])
 def test_the_norm_of_one_number_does_not_overflow(p):
     x = np.array([[3.5], [-1]], np.float32)
@@ -201,12 +141,6 @@ def test_the_exponential_of_float16_is_finite():
     assert np.allclose(mt.linalg.matrix_exp(mt.from_numpy(x)), expected, rtol=1e-2)
 
 
-def test_least_squares_of_a_batch_with_one_right_hand_side():
-    a = mt.from_numpy(np.stack([FULL, FULL * 2, FULL * 4, FULL * 8]))
-    b = mt.from_numpy(RIGHT)
-    assert np.allclose(mt.linalg.lstsq(a, b).solution, mt.linalg.solve(a, b))
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -223,18 +157,6 @@ def test_least_squares_of_a_batch_with_one_right_hand_side():
         "m.linalg.matrix_norm(x, dtype=m.float32)",
         "m.linalg.matrix_norm(m.ones(1, 0, requires_grad=True), 2).requires_grad",
         "m.linalg.matrix_norm(m.ones(0, 0, requires_grad=True), 1).requires_grad",
-        "m.linalg.cond(m.ones(1, 0))",
-        "m.linalg.cond(m.ones(2, 3, 0), -1)",
-        "m.linalg.cond(m.ones(0, 2), 'nuc')",
-        "m.linalg.cond(m.ones(0, 2), 3)",
-        "m.linalg.cond(m.ones(0, 2, 3, requires_grad=True)).requires_grad",
-        "m.linalg.matrix_rank(x, 3.5)",
-        "m.linalg.matrix_rank(x, 3.5, True)",
-        "m.linalg.matrix_rank(x, m.tensor([1.0, 9.0]))",
-        "m.linalg.matrix_rank(x, m.tensor([1.0, 1j]))",
-        "m.linalg.matrix_rank(x[:2], hermitian=True)",
-        "m.linalg.matrix_rank(m.stack([x, x]), m.ones(3))",
-        "m.linalg.matrix_rank(x[0])",
         "m.linalg.pinv(x, m.tensor([0.1]))",
         "m.linalg.pinv(x, m.tensor([[0.1], [0.9]]))",
         "m.linalg.pinv(x, m.tensor([0.1], requires_grad=True))",
@@ -243,17 +165,9 @@ def test_least_squares_of_a_batch_with_one_right_hand_side():
         "m.linalg.pinv(x[0])",
         "m.linalg.pinv(x[0], atol=0.5)",
         "m.linalg.pinv(m.ones(2, 0, 3), m.ones(7))",
-        "m.linalg.lstsq(x, x[0])",
-        "m.linalg.lstsq(x[0], x)",
-        "m.linalg.lstsq(x.requires_grad_(), x).residuals.requires_grad",
         "m.linalg.solve(x, x[0, 0])",
         "m.linalg.solve(x[0], x, left=False)",
-        "m.linalg.solve_triangular(x, i[:, :1], upper=True)",
-        "m.cholesky_solve(i[:, :1], x)",
         "m.linalg.svd(x, driver='gesvd')",
-        "m.linalg.svdvals(x, driver='gesvd')",
-        "m.svd(x[0], compute_uv=False)",
-        "m.linalg.tensorinv(x[0])",
     ],
 )
 def test_arguments_and_what_is_refused(line):
@@ -261,7 +175,7 @@ def test_arguments_and_what_is_refused(line):
     same(lambda lib: eval(line, {"m": lib, **{k: lib.from_numpy(v) for k, v in arrays.items()}}))
 
 
-@pytest.mark.parametrize("name", ["eig", "eigh", "svd"])
+@pytest.mark.parametrize("name", ["eigh", "svd"])
 def test_a_loss_that_depends_on_phases_is_refused(name):
     def program(lib, x):
         vectors = getattr(lib.linalg, name)(x)[1 if name != "svd" else 0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""inverse, solve, det, cholesky, qr, svd, eigh, eig, matrix_exp."""
+"""inverse, solve, det, cholesky, qr, svd, eigh, matrix_exp."""
 
 from __future__ import annotations
 
@@ -82,11 +82,6 @@ def _eigh(x: Any, uplo: str) -> Any:
     return tuple(np.linalg.eigh(x, uplo))
 
 
-def _eig(x: Any) -> Any:
-    kind = np.result_type(x.dtype, np.complex64)
-    return tuple(part.astype(kind) for part in np.linalg.eig(x))
-
-
 def _qr(x: Any, mode: str) -> Any:
     if mode == "r":
         return np.zeros(0, x.dtype), np.linalg.qr(x, "r")
@@ -167,20 +162,14 @@ def _solve_meta(a: Any, b: Any) -> Any:
     return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype
 
 
-def _triangle(a: Any, upper: bool, unit: bool) -> Any:
-    """The triangle of a that is read, with ones on its diagonal where that counts as ones."""
-    part = np.triu(a, int(unit)) if upper else np.tril(a, -int(unit))
-    return part + np.eye(a.shape[-1], dtype=a.dtype) if unit else part
-
-
-def _solve_triangular(a: Any, b: Any, upper: bool, unit: bool) -> Any:
+def _solve_triangular(a: Any, b: Any, upper: bool) -> Any:
     _check("solve_triangular", a)
     if b.ndim < 2 or b.shape[-2] != a.shape[-1]:
         raise RuntimeError(
             f"linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = B "
             f"({list(a.shape)} and {list(b.shape)})"
         )
-    a = _triangle(a, upper, unit)
+    a = np.triu(a) if upper else np.tril(a)
     if np.diagonal(a, 0, -2, -1).all():
         with contextlib.suppress(np.linalg.LinAlgError):  # of an underflow
             return np.linalg.solve(a, b)
@@ -271,7 +260,6 @@ define(
     _matrix_operation("eigh", _eigh),
     meta=lambda x, uplo: [(x.shape[:-1], real_dtype(x.dtype)), (x.shape, x.dtype)],
 )
-define("eig", _matrix_operation("eig", _eig))
 define(
     "pinv",
     _matrix_operation("pinv", _pinv, False),
@@ -381,15 +369,15 @@ derive("det", _det_back)
 derive("slogdet", _slogdet_back)
 
 
-def _solve_triangular_left(g: Any, out: Any, a: Any, _b: Any, upper: bool, unit: bool) -> Any:
-    whole = -(_substitute(adjoint(a), g, not upper, unit) @ adjoint(out))
-    return _triu(whole, int(unit)) if upper else _tril(whole, -int(unit))
+def _solve_triangular_left(g: Any, out: Any, a: Any, _b: Any, upper: bool) -> Any:
+    whole = -(_substitute(adjoint(a), g, not upper) @ adjoint(out))
+    return _triu(whole, 0) if upper else _tril(whole, 0)
 
 
 derive(
     "solve_triangular",
     _solve_triangular_left,
-    lambda g, _out, a, _b, upper, unit: _substitute(adjoint(a), g, not upper, unit),
+    lambda g, _out, a, _b, upper: _substitute(adjoint(a), g, not upper),
 )
 derive("solve", _solve_left, lambda g, _out, a, _b: _solve_op(adjoint(a), g))
 derive("pinv", _pinv_back)
@@ -445,7 +433,7 @@ def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     diagonal = _diagonal(inner, 0, -2, -1)
     whole = lower + adjoint(lower) + _diag(diagonal.real if is_complex(diagonal) else diagonal)
     top = q @ whole if g_q is None else g_q + q @ whole
-    return adjoint(_substitute(r, adjoint(top), True, False))
+    return adjoint(_substitute(r, adjoint(top), True))
 
 
 def _check_phases(name: str, *turns: Any) -> None:
@@ -526,30 +514,8 @@ def _eigh_back(g: Any, out: Any, _x: Any, uplo: str) -> Any:
     return (whole + adjoint(whole)) * 0.5
 
 
-def _eig_back(g: Any, out: Any, x_like: Any) -> Any:
-    g_values, g_vectors = g
-    values, vectors = out
-    turned = adjoint(vectors)
-    if g_vectors is None:
-        core = _diag(g_values)
-    else:
-        inner = turned @ g_vectors
-        along = _diagonal(inner, 0, -2, -1)
-        _check_phases("linalg_eig", along.imag)
-        length = along.real
-        inner = inner - turned @ (vectors * length[..., None, :])
-        gaps = values[..., None, :] - values[..., :, None]
-        core = inner / (conj(gaps) + eye(values.shape[-1], values))
-        core = core - _diag(_diagonal(core, 0, -2, -1))
-        if g_values is not None:
-            core = core + _diag(g_values)
-    result = _solve_op(turned, core @ turned)
-    return result if is_complex(x_like) else result.real
-
-
 derive("cholesky", _cholesky_back)
 derive("qr", _qr_back)
 derive("svd", _svd_back)
 derive("svdvals", _svdvals_back)
 derive("eigh", _eigh_back)
-derive("eig", _eig_back)

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""cdist, pdist: the distances of all pairs of two sets of points, or of one."""
+"""cdist: the distances of all pairs of two sets of points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree._C import TensorBase, kernels
+from modtree._C import kernels
 from modtree._ops.composed import gradients_of
-from modtree._ops.generic import Array, Spec, is_array, rows_of
+from modtree._ops.generic import Spec, is_array, rows_of
 from modtree._ops.independent import independent
 from modtree._ops.reduce import norm
-from modtree._ops.registry import define, derive, derive_jointly, export, ops
+from modtree._ops.registry import define, derive_jointly, export, ops
 
 if TYPE_CHECKING:
     from modtree._argument_types import Tensor
@@ -102,85 +101,3 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 
 export("cdist", cdist, method=False)
-
-# -- of one set ------------------------------------------------------------------------------------
-
-
-# So many rows at once: the matrix of all distances is twice as large as the result, or more.
-_ROWS = 64
-
-
-def _pairs(x: Array) -> int:
-    return len(x) * (len(x) - 1) // 2
-
-
-def _blocks(x: Array) -> Iterator[tuple[Array, Array, Array, slice]]:
-    """Some rows, the columns from the first of them on, which of these pairs are above the
-    diagonal, and where they stand in the result: 0-1, 0-2, ..., 1-2, ...
-    """
-    end = 0
-    for first in range(0, len(x) - 1, _ROWS):
-        rows, columns = x[first : first + _ROWS], x[first:].T
-        above = ~np.tri(len(rows), len(x) - first, dtype=bool)
-        begin, end = end, end + np.count_nonzero(above)
-        yield rows[None], columns[None], above, slice(begin, end)
-
-
-def _pdist(x: Array, p: float) -> Array:
-    if x.dtype == np.float16:
-        return _pdist(x.astype(np.float32), p).astype(np.float16)
-    result = np.empty(_pairs(x), x.dtype)
-    for rows, columns, above, where in _blocks(x):
-        result[where] = kernels.distance(rows, columns, p)[0, above]
-    return result
-
-
-def _pdist_x(g: Any, out: Any, x: Any, p: float) -> Any:
-    if x.dtype == np.float16:
-        g, out, x = (a.astype(np.float32) for a in (g, out, x))
-    result = np.zeros_like(x)
-    if p == 0:
-        return result
-    for rows, columns, above, where in _blocks(x):
-        gradients, distances = np.zeros((2, 1, *above.shape), x.dtype)
-        gradients[0, above], distances[0, above] = g[where], out[where]
-        dx, dy = kernels.distance_backward(gradients, distances, rows, columns, p)
-        first = len(x) - above.shape[1]
-        result[first : first + len(above)] += dx[0]
-        result[first:] += dy[0].T
-    return result
-
-
-def _pdist_meta(x: Array, p: float) -> Spec:
-    return (_pairs(x),), x.dtype
-
-
-_pdist_op = define("pdist", _pdist, meta=_pdist_meta)
-derive("pdist", _pdist_x, double_backward=False)
-
-
-def pdist(input: Tensor, p: float = 2) -> Tensor:
-    """The p-norm distances between all pairs of rows: those of the first to the others, then those
-    of the second to the ones after it, and so on.
-
-    Args:
-        input: (N, M), of a floating dtype.
-        p: The order of the norm, at least 0; inf for the largest difference.
-
-    Returns:
-        (N * (N - 1) / 2).
-    """
-    if not isinstance(input, TensorBase):
-        raise TypeError(
-            f"pdist(): argument 'input' must be a modtree.Tensor, got {type(input).__name__}"
-        )
-    if input.ndim != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if not input.is_floating_point():
-        raise RuntimeError(f"pdist only supports floating-point dtypes, got {input.dtype}")
-    if p < 0:
-        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
-    return _pdist_op(input, float(p))
-
-
-export("pdist", pdist, method=False)

@@ -92,10 +92,4 @@ def _check_product(a: Any, tau: Any) -> None:
         raise RuntimeError(f"{name}: tau dtype {tau.dtype} does not match input dtype {a.dtype}")
 
 
-def _orgqr(input: Tensor, tau: Tensor) -> Tensor:
-    """The other name of :func:`householder_product`."""
-    return householder_product(input, tau)
-
-
 export("geqrf", geqrf)
-export("orgqr", _orgqr)

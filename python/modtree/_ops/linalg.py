@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""matmul, dot, outer, cross, tensordot, kron."""
+"""matmul, dot, outer, cross, trace and products that are added."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree._C import TensorBase, as_dtype, fitted_number
-from modtree._C import _promote_types as promote_types
-from modtree._ops.arithmetic import scale_factor
-from modtree._ops.einsum import tensordot
 from modtree._ops.generic import adjoint, conj, operation, operation_of_list
 from modtree._ops.matrix_product import matmul
 from modtree._ops.registry import define, derive, export, ops
-from modtree._ops.signatures import like
 
 if TYPE_CHECKING:
     from modtree._argument_types import Number, Tensor
@@ -164,7 +160,7 @@ def _added(name: str, input: Any, beta: Any, alpha: Any, factors: Any, product: 
             f"with .to(dtype)"
         )
     wide = kind
-    if kind.name == "float16" and name != "addmv":  # its kernels add up in float32
+    if kind.name == "float16":  # its kernels add up in float32
         wide = as_dtype("float32")
     alpha, beta = fitted_number(alpha, wide), fitted_number(beta, wide)
     if not factors[0].numel():  # a sum of nothing is 0 whatever the factor
@@ -238,20 +234,6 @@ def baddbmm(
     return _added("baddbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2))
 
 
-def addmv(
-    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1
-) -> Tensor:
-    """beta * input + alpha * mat @ vec.
-
-    Args:
-        mat: First factor.
-        vec: Second one.
-        beta: A factor of ``input``.
-        alpha: A factor of the product.
-    """
-    return _added("addmv", input, beta, alpha, (mat, vec), _mv(mat, vec))
-
-
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product of 3-vectors along dim (the first dimension of size 3 when none is
     given).
@@ -267,91 +249,26 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return ops["cross"](input, other, dim)
 
 
-def addbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
-) -> Tensor:
-    """beta * input + alpha * the sum of batch1 @ batch2 over the batch.
-
-    Args:
-        batch1: First factor.
-        batch2: Second one.
-        beta: A factor of ``input``.
-        alpha: A factor of the product.
-    """
-    _check_batches(batch1, batch2)
-    return _added("addbmm", input, beta, alpha, (batch1, batch2), bmm(batch1, batch2).sum(0))
-
-
-def addr(
-    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1
-) -> Tensor:
-    """beta * input + alpha * the outer product of vec1 and vec2.
-
-    Args:
-        vec1: First factor.
-        vec2: Second one.
-        beta: A factor of ``input``.
-        alpha: A factor of the product.
-    """
-    kind = promote_types(promote_types(input.dtype, vec1.dtype), vec2.dtype)
-    product = ops["outer"](vec1.to(kind), vec2.to(kind))
-    alpha = scale_factor("alpha", _plain(alpha), kind)
-    beta = scale_factor("beta", _plain(beta), kind)
-    return _plus(input.to(kind), beta, _scaled(product, alpha))
-
-
-def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Products summed over the last dimension of both."""
-    if input.ndim == 0 or other.ndim == 0:
-        return input * other
-    if input.shape[-1] != other.shape[-1]:
-        raise RuntimeError(
-            f"inner() the last dimension must match on both input tensors but got shapes "
-            f"{list(input.shape)} and "
-            f"{list(other.shape)}"
-        )
-    if input.ndim == other.ndim == 1:
-        return ops["dot"](input, other)
-    return tensordot(input, other, ([-1], [-1]))
-
-
-def kron(input: Tensor, other: Tensor) -> Tensor:
-    """Kronecker product: blocks of other, one for each element of input, times that element."""
-    rank = max(input.ndim, other.ndim)
-    first = (1,) * (rank - input.ndim) + tuple(input.shape)
-    second = (1,) * (rank - other.ndim) + tuple(other.shape)
-    spread = input.reshape([n for size in first for n in (size, 1)])
-    product = spread * other.reshape([n for size in second for n in (1, size)])
-    return product.reshape([a * b for a, b in zip(first, second, strict=True)])
-
-
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product of two vectors, the first one conjugated."""
     return ops["dot"](input.conj() if input.is_complex() else input, other)
 
 
-for _function in (mm, bmm, mv, addmm, baddbmm, addmv, addbmm, addr, cross, inner, kron, vdot):
+for _function in (mm, bmm, mv, addmm, baddbmm, cross, vdot):
     export(_function.__name__, _function)
 export("matmul", ops["matmul"])
 export("dot", ops["dot"])
 export("outer", ops["outer"])
-export("ger", ops["outer"])
-#: A result of a later kind does not go into a tensor of an earlier one.
-_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
-for _function in (addmv, addbmm, addr, baddbmm):
 
-    def _in_place(self: Any, *args: Any, _function: Any = _function, **kwargs: Any) -> Any:
-        result = _function(self, *args, **kwargs)
-        if _KINDS[result.dtype.dtype.kind] > _KINDS[self.dtype.dtype.kind]:
-            raise RuntimeError(
-                f"result type {result.dtype} can't be cast to the desired output type {self.dtype}"
-            )
-        return self.copy_(result)
+def baddbmm_(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """self = beta * self + alpha * batch1 @ batch2, in place."""
+    return self.copy_(baddbmm(self, batch1, batch2, beta=beta, alpha=alpha))
 
-    _in_place.__name__ = _in_place.__qualname__ = _function.__name__ + "_"
-    _in_place.__doc__ = f"{_function.__name__}() in place."
-    export(_in_place.__name__, like(_in_place, _function), function=False)
+
+export("baddbmm_", baddbmm_, function=False)
 export("trace", ops["trace"])
 
 

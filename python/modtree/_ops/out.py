@@ -26,25 +26,23 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # -- which functions, and what dtypes they write ---------------------------------------------------
 
 _CAST = """
-    acos acosh add addcdiv addcmul addr asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
-    bitwise_or bitwise_right_shift bitwise_xor cat cholesky cholesky_inverse cholesky_solve concat
-    concatenate cos cosh digamma div divide eq erf erfinv exp expm1 floor_divide fmod ge ger greater
-    greater_equal gt hstack kron le lerp less less_equal lgamma log log10 log1p log2 logaddexp
-    logical_and logical_not logical_or logical_xor logit logsumexp lt maximum minimum mul multiply
-    ne not_equal outer pow reciprocal remainder rsqrt sigmoid sin sinh sqrt square stack std sub
-    subtract tan tanh true_divide var vstack
+    acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and bitwise_left_shift
+    bitwise_or bitwise_right_shift bitwise_xor cat concat concatenate cos cosh digamma div divide eq
+    erf erfinv exp expm1 floor_divide fmod ge greater greater_equal gt hstack le lerp less
+    less_equal lgamma log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
+    logit logsumexp lt maximum minimum mul multiply ne not_equal outer pow reciprocal remainder
+    rsqrt sigmoid sin sinh sqrt square stack std sub subtract tan tanh true_divide var vstack
 """
 _SAME = """
-    abs absolute addbmm addmm addmv all amax amin any argmax argmin baddbmm bitwise_not bmm ceil
-    chain_matmul clamp clamp_max clamp_min clip cross diag dot floor gather index_add index_copy
-    index_select inner inverse log_softmax logcumsumexp masked_select matmul matrix_power max min mm
-    mv nan_to_num neg negative nonzero norm polar qr round scatter scatter_add scatter_reduce sgn
-    sign slogdet softmax sort svd take_along_dim tensordot topk tril triu trunc vdot where
+    abs absolute addmm all amax amin any argmax argmin baddbmm bitwise_not bmm ceil clamp clamp_max
+    clamp_min clip cross diag dot floor gather index_add index_copy index_select inverse log_softmax
+    logcumsumexp masked_select matmul matrix_power max min mm mv nan_to_num neg negative nonzero
+    norm polar round scatter scatter_add scatter_reduce sgn sign slogdet softmax sort take_along_dim
+    tensordot topk tril triu trunc vdot where
 """
-_CAST_LINALG = "cond eig eigvals lstsq matrix_rank pinv tensorinv tensorsolve"
+_CAST_LINALG = "pinv"
 _SAME_LINALG = """
-    cholesky cross det eigh eigvalsh inv matmul matrix_norm matrix_power multi_dot norm qr slogdet
-    solve solve_triangular svd svdvals vecdot vector_norm
+    cholesky det eigh inv matrix_norm matrix_power multi_dot norm qr slogdet solve svd vector_norm
 """
 _FOLLOW = "cumprod cumsum mean prod sum"
 

@@ -87,14 +87,6 @@ export("swapaxes", transpose)
 export("moveaxis", movedim)
 
 
-def adjoint(input: Tensor) -> Tensor:
-    """The conjugate transposes of matrices."""
-    return input.mH
-
-
-export("adjoint", adjoint)
-
-
 # -- derivatives -----------------------------------------------------------------------------------
 
 _permute, _movedim = operation("permute"), operation("movedim")

@@ -15,10 +15,10 @@ __all__ = ["MEETING", "limits_of"]
 #: Not implemented: NotImplementedError.
 _MISSING = {
     "bool": (
-        "abs absolute addbmm addbmm_ addcmul addcmul_ addmm addmv baddbmm_ bitwise_left_shift "
-        "bitwise_left_shift_ bitwise_right_shift ceil clamp dot floor floor_divide "
-        "floor_divide_ fmod fmod_ lerp logaddexp logcumsumexp matmul mm mv remainder round "
-        "round_ threshold trace trunc trunc_divide vdot"
+        "abs absolute addcmul addcmul_ addmm baddbmm_ bitwise_left_shift bitwise_left_shift_ "
+        "bitwise_right_shift ceil clamp dot floor floor_divide floor_divide_ fmod fmod_ lerp "
+        "logaddexp logcumsumexp matmul mm mv remainder round round_ threshold trace trunc "
+        "trunc_divide vdot"
     ),
     "integers": "lerp logaddexp logcumsumexp",
     "floats": (

@@ -90,7 +90,6 @@ _TWO = {
 }
 _MORE = {
     "dot": ("input, other", "The sum of the products of two vectors' elements."),
-    "ger": ("input, vec2", "The outer product of two vectors."),
     "lerp": ("input, end, weight", "input + weight * (end - input)."),
     "matmul": (
         "input, other",

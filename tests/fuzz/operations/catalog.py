@@ -31,7 +31,7 @@ class Operation(NamedTuple):
         if where == "nn":
             return partial(_layer, mt, name)
         found = getattr(spaces(mt)[where], name)
-        return partial(_spread, found) if self.name in SPREAD else found
+        return found
 
     @property
     def inplace(self) -> bool:
@@ -42,14 +42,6 @@ class Operation(NamedTuple):
 
 def spaces(mt: Any) -> dict[str, Any]:
     return {"": mt, "Tensor": mt.Tensor, "F": mt.nn.functional, "linalg": mt.linalg}
-
-
-#: Functions that take tensors one by one, while their schemas have a list of them.
-SPREAD = frozenset(("chain_matmul",))
-
-
-def _spread(function: Callable[..., Any], tensors: Any) -> Any:
-    return function(*tensors)
 
 
 #: Layers that are called with parameters of the line.
@@ -99,7 +91,7 @@ PASSED_OVER: dict[str, frozenset[str]] = {
     ),
     "leave memory as it is": frozenset(
         "empty empty_like empty_strided new new_empty new_empty_strided resize_ set_ "
-        "as_strided as_strided_ geqrf orgqr".split()
+        "as_strided as_strided_ geqrf".split()
     ),
     "are no computation": frozenset(
         "are_deterministic_algorithms_enabled asarray as_subclass backward compile cpu cuda "

@@ -24,10 +24,7 @@ from .shapes import rule_of
 from .values import Draw, TensorValue, tensors_of
 
 #: What LAPACK computes: it may stop the process, or never end, for NaN and infinities.
-LAPACK = frozenset(
-    "cholesky cholesky_inverse cholesky_solve det inverse logdet matrix_exp matrix_power norm "
-    "pinverse qr slogdet svd".split()
-)
+LAPACK = frozenset("cholesky det inverse matrix_exp matrix_power norm qr slogdet svd".split())
 
 
 class Line(NamedTuple):

@@ -129,7 +129,7 @@ def _dot(draw: Draw) -> dict[str, Any]:
     return _same(draw, self=(n,), other=(n,), tensor=(n,))
 
 
-@rule("outer", "ger")
+@rule("outer")
 def _outer(draw: Draw) -> dict[str, Any]:
     n, m = sizes(draw, 2)
     return _same(draw, self=(n,), vec2=(m,))
@@ -142,23 +142,10 @@ def _addmm(draw: Draw) -> dict[str, Any]:
     return _same(draw, self=start, mat1=(n, k), mat2=(k, m))
 
 
-@rule("addmv")
-def _addmv(draw: Draw) -> dict[str, Any]:
-    n, k = sizes(draw, 2)
-    return _same(draw, self=draw.rng.choice(((n,), ())), mat=(n, k), vec=(k,))
-
-
-@rule("addr")
-def _addr(draw: Draw) -> dict[str, Any]:
-    n, m = sizes(draw, 2)
-    return _same(draw, self=draw.rng.choice(((n, m), (m,), ())), vec1=(n,), vec2=(m,))
-
-
-@rule("baddbmm", "addbmm")
+@rule("baddbmm")
 def _baddbmm(draw: Draw) -> dict[str, Any]:
     b, n, k, m = sizes(draw, 4)
-    start = (b, n, m) if draw.name.rpartition(".")[2].startswith("b") else (n, m)
-    return _same(draw, self=start, batch1=(b, n, k), batch2=(b, k, m))
+    return _same(draw, self=(b, n, m), batch1=(b, n, k), batch2=(b, k, m))
 
 
 @rule("matmul", "operator.matmul")
@@ -168,12 +155,6 @@ def _matmul(draw: Draw) -> dict[str, Any]:
     second = draw.rng.choice(((k,), (k, m), (b, k, m)))
     a, c = draw.tensor(first), draw.tensor(second)
     return {"self": a, "input": a, "other": c}
-
-
-@rule("inner")
-def _inner(draw: Draw) -> dict[str, Any]:
-    n, k, m = sizes(draw, 3)
-    return _same(draw, self=(n, k), other=draw.rng.choice(((m, k), (k,))))
 
 
 @rule("tensordot")

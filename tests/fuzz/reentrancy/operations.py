@@ -391,7 +391,6 @@ def list_argument(w, rng):
             "meshgrid",
             "broadcast_tensors",
             "concat",
-            "chain_matmul",
         )
     )
     state.note(f"    {name}")
@@ -399,7 +398,7 @@ def list_argument(w, rng):
     if name in ("cat", "stack") and rng.random() < 0.4:
         out = {"out": w.tensor(rng)} if rng.random() < 0.5 else {}
         return keep(w, getattr(modtree, name)(given, dim=triggers.Number(0), **out))
-    if name in ("meshgrid", "broadcast_tensors", "chain_matmul"):
+    if name in ("meshgrid", "broadcast_tensors"):
         return getattr(modtree, name)(*given)
     return keep(w, getattr(modtree, name)(given))
 

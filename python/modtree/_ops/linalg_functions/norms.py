@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Norms of vectors and matrices; condition numbers."""
+"""Norms of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from modtree._C import as_tuple
 from modtree._ops.generic import wrap_dim
-from modtree._ops.linalg_functions.equations import inv
-from modtree._ops.linalg_functions.factors import svdvals
 from modtree._ops.reduce import check_norm_dtype
 from modtree._ops.reduce import norm as _vector_norm
+from modtree._ops.registry import ops
 
 
 def vector_norm(
@@ -89,7 +88,7 @@ def matrix_norm(
     if ord == "fro":
         return _vector_norm(A, 2, (first, second), keepdim)
     if ord == "nuc" or ord in (2, -2):
-        values = svdvals(A.movedim((first, second), (-2, -1)))
+        values = ops["svdvals"](A.movedim((first, second), (-2, -1)))
         if ord == 2 and not values.shape[-1]:
             values = values.detach()
         result = (
@@ -153,30 +152,3 @@ def norm(
             f"{input.ndim}D."
         )
     return matrix_norm(input, ord, (-2, -1) if dims is None else dims, keepdim, dtype=dtype)
-
-
-def _check_condition(A: Any, p: Any) -> None:  # noqa: N803
-    if p is not None and not isinstance(p, str) and p not in (2, -2, 1, -1, math.inf, -math.inf):
-        raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
-    if isinstance(p, str) and A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(
-            f"linalg.cond(ord={p}): A must be batches of square matrices, but they are "
-            f"{A.shape[-2]} by {A.shape[-1]} matrices"
-        )
-
-
-def cond(A: Any, p: Any = None) -> Any:  # noqa: N803
-    """The condition number: the norm of A times that of its inverse; the quotient of singular
-    values for p None, 2 or -2.
-
-    Shape:
-        - A: (..., M, N), square unless p is None, 2 or -2.
-        - output: (...).
-    """
-    if not A.numel() and A.ndim >= 2:
-        _check_condition(A, p)
-        return A.real.new_zeros(A.shape[:-2])
-    if p is None or p in (2, -2):
-        values = svdvals(A)
-        return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
-    return matrix_norm(A, p) * matrix_norm(inv(A), p)

@@ -19,7 +19,6 @@ __all__ = [
     "normalize",
     "one_hot",
     "pairwise_distance",
-    "pdist",
 ]
 
 
@@ -151,12 +150,3 @@ def pairwise_distance(
     x1: Array, x2: Array, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Array:
     return _norm(x1 - x2 + eps, p, -1, keepdim)
-
-
-def pdist(input: Array, p: float = 2) -> Array:
-    if input.ndim != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
-    if p < 0:
-        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
-    first, second = jnp.triu_indices(input.shape[0], 1)
-    return _norm(input[first] - input[second], p, -1, False)

@@ -12,16 +12,12 @@ import jax.numpy as jnp
 from modtree.families.jax_functions._common import Array
 
 __all__ = [
-    "addbmm",
     "addmm",
-    "addmv",
     "baddbmm",
     "bmm",
     "cross",
     "dot",
     "einsum",
-    "inner",
-    "kron",
     "matmul",
     "matrix_exp",
     "mm",
@@ -78,14 +74,6 @@ def outer(input: Array, vec2: Array) -> Array:
     return jnp.outer(input, vec2)
 
 
-def inner(input: Array, other: Array) -> Array:
-    return jnp.inner(input, other)
-
-
-def kron(input: Array, other: Array) -> Array:
-    return jnp.kron(input, other)
-
-
 def _sum(input: Array, product: Array, beta: float, alpha: float) -> Array:
     # With beta 0, nan and inf of the input do not count.
     product = product if alpha == 1 else alpha * product
@@ -96,20 +84,10 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: float = 1, alpha: flo
     return _sum(input, mm(mat1, mat2), beta, alpha)
 
 
-def addmv(input: Array, mat: Array, vec: Array, *, beta: float = 1, alpha: float = 1) -> Array:
-    return _sum(input, mv(mat, vec), beta, alpha)
-
-
 def baddbmm(
     input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1
 ) -> Array:
     return _sum(input, bmm(batch1, batch2), beta, alpha)
-
-
-def addbmm(
-    input: Array, batch1: Array, batch2: Array, *, beta: float = 1, alpha: float = 1
-) -> Array:
-    return _sum(input, bmm(batch1, batch2).sum(0), beta, alpha)
 
 
 def cross(input: Array, other: Array, dim: int | None = None) -> Array:

@@ -72,7 +72,6 @@ AVOIDED: list[Avoided] = [
     Avoided(("F.scaled_dot_product_attention",), "random numbers", drops_out),
     Avoided(CONVOLUTIONS, "convolutions of float16", half_in_another_order),
     Avoided(MAX_POOLS, "`max_pool` with a dilated window", dilated_into_the_padding),
-    Avoided(("pdist", "F.pdist"), "gradient of `pdist` of no rows", has_no_rows),
     Avoided(("F.grid_sample",), "`grid_sample` at NaN, infinite and enormous places", not_finite),
     Avoided(QUOTIENTS, "quotients of the smallest integer by -1", smallest_integer),
 ]

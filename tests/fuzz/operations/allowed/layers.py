@@ -39,7 +39,7 @@ def statistics_of_another_dtype(f: Any) -> bool:
 
 def parts_that_cancel(f: Any) -> bool:
     """Results that are 0 but for rounding."""
-    others = ("cond", "normalize", "cosine_embedding_loss", "cosine_similarity")
+    others = ("normalize", "cosine_embedding_loss", "cosine_similarity")
     if not (bare(f).endswith("_norm") or bare(f) in others) or not f.word.endswith("value"):
         return False
     what = "results" if f.word == "value" else "gradients"
@@ -198,8 +198,8 @@ def bias_of_another_dtype(f: Any) -> bool:
 
 #: What multiplies matrices, in an order of its own.
 PRODUCTS = (
-    *("mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "addr", "matmul", "multi_dot"),
-    *("chain_matmul", "einsum", "cross", "tensordot", "inner", "outer", "ger", "kron"),
+    *("mm", "bmm", "addmm", "baddbmm", "mv", "matmul", "multi_dot"),
+    *("einsum", "cross", "tensordot", "outer"),
 )
 
 

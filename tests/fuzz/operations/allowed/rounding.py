@@ -118,7 +118,7 @@ def steep_powers(f: Any) -> bool:
 #: What takes numbers that overflow, beside norms, distances and losses.
 FACTORS_AND_LIMITS = tuple(
     "celu elu leaky_relu threshold hardtanh hardshrink softshrink softplus logit "
-    "add sub subtract addmm addbmm baddbmm addmv addr addcdiv addcmul lerp "
+    "add sub subtract addmm baddbmm addcdiv addcmul lerp "
     "pow ipow var std var_mean std_mean normalize "
     "contains linspace".split()
 )
@@ -150,7 +150,7 @@ def odd_numbers(f: Any) -> bool:
 
 
 #: Functions of complex numbers that go to a limit, which torch's formulas of parts do not reach.
-LIMITS = tuple("abs absolute sgn atanh logaddexp logsumexp logcumsumexp outer ger".split())
+LIMITS = tuple("abs absolute sgn atanh logaddexp logsumexp logcumsumexp outer".split())
 
 
 def complex_at_infinity(f: Any) -> bool:
