@@ -133,7 +133,7 @@ define(
 
 for _name in ("mul true_divide floor_divide remainder fmod pow atan2 logaddexp").split():
     export(_name, ops[_name])
-    export(_name + "_", inplace_of(ops[_name]))
+    export(_name + "_", inplace_of(ops[_name]), function=False)
 export("multiply", ops["mul"])
 
 _add, _sub, _mul, _div = ops["add"], ops["sub"], ops["mul"], ops["true_divide"]

@@ -43,7 +43,7 @@ for _name in (
     "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift"
 ).split():
     export(_name, ops[_name])
-    export(_name + "_", inplace_of(ops[_name]))
+    export(_name + "_", inplace_of(ops[_name]), function=False)
 for _alias, _name in {
     "greater": "gt",
     "greater_equal": "ge",

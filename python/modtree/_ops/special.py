@@ -102,7 +102,7 @@ export("digamma_", inplace_of(ops["digamma"]), function=False)
 export("logit", logit)
 export("positive", positive)
 export("lgamma", ops["lgamma"])
-export("lgamma_", inplace_of(ops["lgamma"]))
+export("lgamma_", inplace_of(ops["lgamma"]), function=False)
 
 
 #: Kinds of dtypes; a result is not written into a lower one.

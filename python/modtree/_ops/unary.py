@@ -181,10 +181,10 @@ define("bitwise_not", np.invert, promote="bitwise", operands=1, numpy=np.invert)
 for _name in (*_FLOATING, *_ARITH, *_LOGICAL, "rsqrt", "sigmoid", "relu", "erf"):
     export(_name, ops[_name])
     if _name not in ("isnan", "isinf", "isfinite"):
-        export(_name + "_", inplace_of(ops[_name]))
+        export(_name + "_", inplace_of(ops[_name]), function=_name == "relu")
 for _name in ("erfinv", "neg", "abs", "bitwise_not"):
     export(_name, ops[_name])
-    export(_name + "_", inplace_of(ops[_name]))
+    export(_name + "_", inplace_of(ops[_name]), function=False)
 export("sgn", ops["sgn"])
 export("sgn_", inplace_of(ops["sgn"]), function=False)
 export("negative", ops["neg"])
@@ -219,7 +219,7 @@ def _decimals(x: Any, decimals: Any) -> int:
 
 
 export("round", round)
-export("round_", round_)
+export("round_", round_, function=False)
 
 define(
     "nan_to_num",
