@@ -39,8 +39,8 @@ __all__ = [
     # the device of what is made
     "get_default_device", "set_default_device",
     # random numbers
-    "bernoulli", "binomial", "default_generator", "get_rng_state", "initial_seed",
-    "manual_seed", "multinomial", "normal", "poisson", "seed", "set_rng_state",
+    "bernoulli", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
+    "multinomial", "normal", "poisson", "seed", "set_rng_state",
     # making tensors
     "arange", "as_tensor", "asarray", "complex", "empty", "empty_like", "empty_strided", "eye",
     "from_dlpack", "from_numpy", "frombuffer", "full", "full_like", "linspace", "ones",

@@ -327,13 +327,6 @@ def as_dtype_of(x: Array, value: Any) -> Any:
     return np.asarray(int(value)).astype(x.dtype)
 
 
-def indicator(condition: Array, like: Array) -> Array:
-    """1 where the condition holds, else 0. Products with it select many times faster than
-    ``np.where`` does on mixed signs.
-    """
-    return condition.astype(like.dtype)
-
-
 def is_array(x: Any) -> bool:
     """False where a derivative runs on tensors, for the derivative of a gradient."""
     return isinstance(x, np.ndarray)

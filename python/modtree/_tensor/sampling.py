@@ -20,7 +20,7 @@ from modtree._tensor.random import normal as draw_normal
 if TYPE_CHECKING:
     from modtree._argument_types import Device, DType, Generator, Sizes, Tensor, layout
 
-__all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
+__all__ = ["bernoulli", "multinomial", "normal", "poisson"]
 
 # -- in place --------------------------------------------------------------------------------------
 
@@ -86,47 +86,6 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
         lambda bits, s, d: (bits.standard_exponential(s) / lambd).astype(d),
         generator,
     )
-
-
-def log_normal_(
-    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fills with numbers whose logarithms are normally distributed.
-
-    Args:
-        mean: Mean of the logarithms.
-        std: Their standard deviation.
-        generator: Where random numbers come from; the default generator without.
-    """
-    if std <= 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _draw(
-        self, "log_normal", lambda bits, s, d: np.exp(draw_normal(bits, s, d, mean, std)), generator
-    )
-
-
-def cauchy_(
-    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
-) -> Tensor:
-    """Fills with numbers from the Cauchy distribution.
-
-    Args:
-        median: Median.
-        sigma: Half the width at half the height.
-        generator: Where random numbers come from; the default generator without.
-    """
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return _draw(
-        self, "cauchy", lambda bits, s, d: median + sigma * bits.standard_cauchy(s), generator
-    )
-
-
-def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Fills with numbers of trials until the first success of probability p."""
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    return _draw(self, None, lambda bits, s, d: bits.geometric(p, s), generator)
 
 
 def bernoulli_(
@@ -246,22 +205,6 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return independent(result, input)
 
 
-def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Numbers of successes in ``count`` trials of probability ``prob``, in the dtype of
-    ``count``.
-
-    Args:
-        count: Numbers of trials, a tensor.
-        prob: Probabilities, a tensor.
-        generator: Where random numbers come from; the default generator without.
-    """
-    result = empty_like(count.detach() + prob.detach())
-    if not result.is_meta:
-        numbers = count._array.astype(np.int64)
-        result._array[...] = bits_of(generator).binomial(numbers, prob._array)
-    return independent(result.to(count.dtype), count, prob)
-
-
 def _draws(input: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
@@ -327,9 +270,6 @@ _methods: tuple[Any, ...] = (
     uniform_,
     normal_,
     exponential_,
-    log_normal_,
-    cauchy_,
-    geometric_,
     bernoulli_,
     random_,
     bernoulli,
