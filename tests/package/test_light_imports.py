@@ -197,7 +197,7 @@ def test_training_with_torch_is_resumed_without_the_numpy_side():
 @pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "name",
-    """_ops.attention _ops.ctc _ops.einsum _ops.linalg_functions.factors _ops.scan
+    """_ops.attention _ops.ctc _ops.einsum _ops.linalg_functions _ops.scan
     _tensor.creation _tensor.engine _tensor.module_tap _tensor.parameter autograd.saved
     distributions families.numpy files.pickled.tensors nn.functional.loss optim.adam random
     utils.data""".split(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modtree._ops.decompositions import _check
-from modtree._ops.linalg_functions.factors import return_type
+from modtree._ops.linalg_functions import return_type
 from modtree._ops.registry import define, derive, export, ops
 
 if TYPE_CHECKING:
