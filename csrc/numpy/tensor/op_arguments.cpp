@@ -185,8 +185,8 @@ bool only_stores(OpObject *op, Arguments &args) {
   if (stored == nullptr || op->is_view) {
     return true;
   }
-  static constexpr const char *kAllowed[] = {
-      "cat", "clone", "contiguous", "detach", "flip", "index_select", "roll", "stack", "take"};
+  static constexpr const char *kAllowed[] = {"cat",  "clone",        "contiguous", "detach",
+                                             "flip", "index_select", "roll",       "stack"};
   bool allowed = op->promotion == Promotion::compare;
   for (const char *name : kAllowed) {
     allowed = allowed || PyUnicode_CompareWithASCIIString(op->name, name) == 0;

@@ -82,7 +82,6 @@ def _choice_of(function: Callable[..., Any]) -> Callable[..., Array]:
 
 
 sum, mean, prod = _sum_of(jnp.sum), _sum_of(jnp.mean), _sum_of(jnp.prod)
-nansum, nanmean = _sum_of(jnp.nansum), _sum_of(jnp.nanmean)
 amax, amin = _choice_of(jnp.max), _choice_of(jnp.min)
 all, any = _choice_of(jnp.all), _choice_of(jnp.any)
 argmax, argmin = _choice_of(jnp.argmax), _choice_of(jnp.argmin)
