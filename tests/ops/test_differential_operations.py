@@ -54,7 +54,7 @@ def test_operations_are_found(run):
     """Most public functions of both libraries have a form."""
     names = {operation.name for operation in run.selected([])}
     assert {"add", "Tensor.add_", "F.relu", "linalg.inv", "operator.add", "sort"} <= names
-    assert len(names) > 1000
+    assert len(names) > 700
 
 
 def test_every_operation_is_in_a_group(run):

@@ -443,7 +443,7 @@ FUNCTIONS = (FunctionType, mt._C.Overridable)
 @pytest.mark.parametrize("module", [mt, mt.linalg], ids=["modtree", "linalg"])
 def test_functions_are_pickled_by_public_names(module):
     functions = [v for v in map(vars(module).get, module.__all__) if isinstance(v, FUNCTIONS)]
-    assert len(functions) > 20
+    assert len(functions) > 10
     for function in functions:
         pickled = pickle.dumps(function)
         assert b"modtree._" not in pickled and pickle.loads(pickled) is function
