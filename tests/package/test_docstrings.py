@@ -107,7 +107,7 @@ def test_functions_of_linear_algebra_give_shapes():
         for name, f in documented("modtree.linalg")
         if not inspect.isclass(f) and not isinstance(f, _C.Op)
     }
-    assert len(functions) > 25
+    assert len(functions) > 10
     sections = re.compile(r"^Shape:\n {4}- .*^ {4}- output: ", re.S | re.M)
     docs = {name: inspect.getdoc(f) or "" for name, f in functions.items()}
     assert [name for name, text in docs.items() if not sections.search(text)] == []
