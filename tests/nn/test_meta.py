@@ -19,7 +19,6 @@ from modtree import nn
 # Values for the arguments that layers cannot do without, by name.
 ARGUMENTS = {
     "bias": True,
-    "cutoffs": [2, 3],
     "d_model": 4,
     "embed_dim": 4,
     "embedding_dim": 3,
@@ -31,7 +30,6 @@ ARGUMENTS = {
     "input_size": 2,
     "kernel_size": 2,
     "mode": "LSTM",
-    "n_classes": 5,
     "nhead": 2,
     "normalized_shape": 3,
     "num_channels": 4,
@@ -46,7 +44,6 @@ ARGUMENTS = {
 }
 TRACKED = {"affine": True, "track_running_stats": True}
 OPTIONS = {  # where the defaults are large, or leave out all tensors
-    "AdaptiveLogSoftmaxWithLoss": {"div_value": 1.0},
     "InstanceNorm1d": TRACKED,
     "InstanceNorm2d": TRACKED,
     "InstanceNorm3d": TRACKED,

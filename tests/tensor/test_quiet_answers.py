@@ -375,7 +375,7 @@ def test_the_address_of_the_page_is_that_of_the_documentation():
 def test_the_page_lists_what_each_package_lacks(name):
     page = (Path(__file__).parents[2] / "docs" / "missing.md").read_text(encoding="utf-8")
     title = "torch" if name == "modtree" else f"torch.{name}"
-    assert f"\n## {title}\n" in page or name == "nn.modules"  # it has all of torch's
+    assert f"\n## {title}\n" in page or name == "nn.modules"  # has the layers of nn
 
 
 def test_no_message_names_a_file_of_the_documentation():

@@ -43,7 +43,6 @@ from modtree.nn.activation import (
     Tanhshrink,
     Threshold,
 )
-from modtree.nn.adaptive_softmax import AdaptiveLogSoftmaxWithLoss
 from modtree.nn.attention import MultiheadAttention
 from modtree.nn.batchnorm import (
     BatchNorm1d,
@@ -189,7 +188,6 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
-    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from modtree import _imports
 from modtree.nn.modules import utils as utils
 from modtree.nn.modules.activation import *  # noqa: F403
-from modtree.nn.modules.adaptive import *  # noqa: F403
 from modtree.nn.modules.batchnorm import *  # noqa: F403
 from modtree.nn.modules.channelshuffle import *  # noqa: F403
 from modtree.nn.modules.container import *  # noqa: F403
