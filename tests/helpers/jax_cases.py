@@ -414,16 +414,6 @@ CASES["triplet_margin_with_distance_loss"] = lambda d: (
     (d.x(5, 4), d.x(5, 4), d.x(5, 4)),
     {"swap": d.one_of(True, False), "margin": 0.7, **_reduction(d)},
 )
-CASES["linear_cross_entropy"] = lambda d: (
-    (d.x(3, 4), d.x(5, 4), d.ids(5, 3)),
-    {
-        "linear_bias": d.one_of(None, d.x(5)),
-        "label_smoothing": d.one_of(0.0, 0.2),
-        "ignore_index": d.one_of(None, 2),
-        **_reduction(d),
-    },
-)
-CASES["linear_cross_entropy:places"] = lambda d: ((d.x(3, 4), d.x(5, 2, 4), d.ids(5, 3, 2)), {})
 
 
 @case("embedding:max_norm", "embedding_bag:max_norm")

@@ -23,7 +23,6 @@ SHAPELESS = {
     "Buffer",
     "Container",
     "DataParallel",
-    "LinearCrossEntropyOptions",
     "Module",
     "ModuleDict",
     "ModuleList",

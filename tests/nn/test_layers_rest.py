@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SyncBatchNorm, CrossMapLRN2d, losses over linear maps and many labels, and smaller functions,
+"""SyncBatchNorm, CrossMapLRN2d, losses of many labels, and smaller functions,
 against torch's.
 """
 
@@ -152,63 +152,6 @@ def test_errors_of_multilabel_margin_loss(lib):
         loss(lib.zeros(3), lib.tensor([1, 7, -1]))
     with raises(ValueError, "x is not a valid value for reduction"):
         loss(lib.zeros(3), lib.tensor([1, 2, -1]), reduction="x")
-
-
-LINEAR = [
-    ((5, 4), {}, (6, 5), (6,)),
-    ((5, 4), {"bias": True, "reduction": "sum", "ignore_index": 2}, (6, 5), (6,)),
-    ((5, 4), {"label_smoothing": 0.2, "reduction": "none"}, (6, 5), (6,)),
-    ((5, 4), {"bias": True}, (5,), ()),
-    ((5, 4), {"bias": True, "out_features": (2, 3)}, (6, 5), (6, 2, 3)),
-    ((5, 4), {"weight": np.array([0.5, 1, 2, 1])}, (6, 5), (6,)),
-]
-
-
-@pytest.mark.parametrize(("args", "kwargs", "shape", "places"), LINEAR, ids=str)
-def test_linear_cross_entropy(args, kwargs, shape, places):
-    check_arguments("LinearCrossEntropyLoss")
-    ours, theirs = make("LinearCrossEntropyLoss", args, kwargs)
-    check_description(ours, theirs)
-    check_copies(ours)
-    rng = np.random.default_rng(0)
-    check_run(ours, theirs, [rng.standard_normal(shape), rng.integers(0, args[1], places)])
-
-
-def test_linear_cross_entropy_of_probabilities():
-    rng = np.random.default_rng(0)
-    ours, theirs = make("LinearCrossEntropyLoss", (5, 4), {})
-    check_run(ours, theirs, [rng.standard_normal((6, 5)), rng.dirichlet(np.ones(4), 6)])
-
-
-def test_options_of_linear_cross_entropy():
-    options = mt.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
-    assert repr(options) == repr(torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2))
-    loss = mt.nn.LinearCrossEntropyLoss(5, 4, options=options)
-    plain = mt.nn.LinearCrossEntropyLoss(5, 4)
-    plain.load_state_dict(loss.state_dict())
-    x, target = mt.randn(6, 5), mt.tensor([0, 1, 2, 3, 0, 1])
-    assert loss(x, target).item() == plain(x, target).item()
-
-
-def test_errors_of_linear_cross_entropy(lib):
-    loss = lib.nn.functional.linear_cross_entropy
-    x, weight, target = lib.zeros(2, 3), lib.zeros(4, 3), lib.zeros(2, dtype=lib.int64)
-    with raises(RuntimeError, "expected input with dimensionality 1 or 2, got 3"):
-        loss(lib.zeros(2, 2, 3), weight, target)
-    with raises(RuntimeError, "expected linear_weight with dimensionality at least 2, got 1"):
-        loss(x, weight[0], target)
-    with raises(RuntimeError, "expected equal input and linear_weight last dimensions"):
-        loss(x, lib.zeros(4, 2), target)
-    with raises(RuntimeError, "expected linear_bias shape (4,), got (3,)"):
-        loss(x, weight, target, linear_bias=lib.zeros(3))
-    with raises(RuntimeError, "requires batched input, (N, 3), got unbatched input"):
-        loss(x[0], lib.zeros(4, 2, 3), target)
-    with raises(RuntimeError, "ignore_index cannot be specified when target contains probab"):
-        loss(x, weight, lib.zeros(2, 4), ignore_index=1)
-    with raises(RuntimeError, "expected label_smoothing to be in range [0, 1], got 2"):
-        lib.nn.LinearCrossEntropyLoss(3, 4, label_smoothing=2)
-    with raises(RuntimeError, "expected weight shape to be (4,), got (3,)"):
-        lib.nn.LinearCrossEntropyLoss(3, 4, weight=lib.zeros(3))
 
 
 def test_the_old_name_of_the_loss_for_images(lib):

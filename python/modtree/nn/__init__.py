@@ -88,7 +88,6 @@ from modtree.nn.lazy_layers import (
     LazyLinear,
 )
 from modtree.nn.linear import Bilinear, Identity, Linear
-from modtree.nn.linear_loss import LinearCrossEntropyLoss, LinearCrossEntropyOptions
 from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -277,8 +276,6 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
-    "LinearCrossEntropyLoss",
-    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

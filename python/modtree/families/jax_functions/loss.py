@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from modtree.families.jax_functions._common import Array, Flag, reduced, reduction_of
-from modtree.families.jax_functions.linear import linear
 
 __all__ = [
     "binary_cross_entropy",
@@ -20,7 +19,6 @@ __all__ = [
     "huber_loss",
     "kl_div",
     "l1_loss",
-    "linear_cross_entropy",
     "mse_loss",
     "nll_loss",
     "poisson_nll_loss",
@@ -220,39 +218,6 @@ def _of_probabilities(
     loss = -(logs * target).sum(axis)
     # The mean is over the batch, whatever the weights are.
     return loss.mean() if reduction == "mean" else reduced(loss, reduction)
-
-
-def linear_cross_entropy(
-    input: Array,
-    linear_weight: Array,
-    target: Array,
-    *,
-    linear_bias: Array | None = None,
-    weight: Array | None = None,
-    reduction: str = "mean",
-    ignore_index: int | None = None,
-    label_smoothing: float = 0.0,
-    options: Any = None,
-) -> Array:
-    if input.ndim not in (1, 2) or linear_weight.ndim < 2:
-        raise RuntimeError(
-            f"linear_cross_entropy: expected an input of 1 or 2 dimensions and a weight of at "
-            f"least 2, got shapes {tuple(input.shape)} and {tuple(linear_weight.shape)}"
-        )
-    places = linear_weight.shape[:-1]
-    shape = (*input.shape[:-1], *places)
-    if target.shape == shape and ignore_index is not None:
-        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
-    bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
-    return cross_entropy(
-        logits.reshape(shape),
-        target,
-        weight=weight,
-        reduction=reduction,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-        label_smoothing=label_smoothing,
-    )
 
 
 def gaussian_nll_loss(

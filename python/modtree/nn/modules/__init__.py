@@ -21,7 +21,6 @@ from modtree.nn.modules.fold import *  # noqa: F403
 from modtree.nn.modules.instancenorm import *  # noqa: F403
 from modtree.nn.modules.lazy import *  # noqa: F403
 from modtree.nn.modules.linear import *  # noqa: F403
-from modtree.nn.modules.linear_cross_entropy_options import *  # noqa: F403
 from modtree.nn.modules.loss import *  # noqa: F403
 from modtree.nn.modules.module import Module as Module
 from modtree.nn.modules.normalization import *  # noqa: F403

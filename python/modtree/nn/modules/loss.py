@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.nn.linear_loss import LinearCrossEntropyLoss
 from modtree.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -56,7 +55,6 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "_Loss",
     "_WeightedLoss",
-    "LinearCrossEntropyLoss",
     "MultiLabelMarginLoss",
     "NLLLoss2d",
 ]
