@@ -178,7 +178,6 @@ def _avg_pool(d: Draw, name: str) -> Case:
     return (d.x(2, 2, *d.sizes(n)), d.int(2, 3)), more
 
 
-CASES["lp_pool2d"] = lambda d: ((d.x(2, 2, *d.sizes(2), low=0.1), 2.0, 2), {})
 CASES["avg_pool2d:divisor"] = lambda d: ((d.x(2, 2, 6, 6), 2), {"divisor_override": 3})
 
 

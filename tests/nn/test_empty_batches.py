@@ -168,14 +168,6 @@ def test_images_of_no_pixels(program):
     same(program)
 
 
-@pytest.mark.parametrize("p", [float("inf"), -float("inf")])
-@pytest.mark.parametrize("n", [1, 2])
-def test_the_largest_size_in_a_window(n, p):
-    x = np.array([-1, 0.5, -3, 2, np.nan, -2, -0.5]).reshape((1, 1, *(1,) * (n - 1), 7))
-    window = (*(1,) * (n - 1), 2)
-    same(differentiated(lambda lib, x: getattr(lib.nn.functional, f"lp_pool{n}d")(x, p, window), x))
-
-
 def test_local_response_needs_a_neighbourhood():
     same(lambda lib: lib.nn.functional.local_response_norm(lib.ones(1, 2, 3), 0))
 

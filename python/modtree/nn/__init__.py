@@ -160,11 +160,6 @@ from modtree.nn.sync_batchnorm import SyncBatchNorm
 from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
 from modtree.nn.unpooling import (
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    LPPool3d,
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
@@ -235,8 +230,6 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
-    "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
     "GELU",
     "GLU",
     "GRU",
@@ -255,9 +248,6 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
     "LSTM",
     "LSTMCell",
     "LayerNorm",

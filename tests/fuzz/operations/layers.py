@@ -95,7 +95,7 @@ def _image(draw: Draw, n: int) -> TensorValue:
     return draw.tensor((*lead(draw, draw.rng.choice((1, 2, 2, 3))), *spatial(draw, n)))
 
 
-@rule(*(f"{kind}_pool{n}d" for kind in ("max", "avg", "lp") for n in (1, 2, 3)))
+@rule(*(f"{kind}_pool{n}d" for kind in ("max", "avg") for n in (1, 2, 3)))
 @rule(*(f"max_pool{n}d_with_indices" for n in (1, 2, 3)))
 def _pool(draw: Draw) -> dict[str, Any]:
     n = axes(draw)

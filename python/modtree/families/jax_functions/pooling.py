@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +32,6 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
@@ -169,23 +165,6 @@ def _avg_pool(
     return y if has_batch else y[0]
 
 
-def _lp_pool(
-    n: int,
-    input: Array,
-    norm_type: float,
-    kernel_size: Ints,
-    stride: Ints | None,
-    ceil_mode: bool,
-) -> Array:
-    if math.isinf(norm_type):
-        sign = 1 if norm_type > 0 else -1  # the smallest is minus the largest of their minus
-        x = jnp.abs(input) * sign
-        return _max_pool(n, x, kernel_size, stride, 0, 1, ceil_mode, False) * sign
-    mean = _avg_pool(n, input**norm_type, kernel_size, stride, 0, ceil_mode, True, None)
-    count = float(np.prod(each(kernel_size, n)))
-    return (jnp.sign(mean) * jax.nn.relu(jnp.abs(mean)) * count) ** (1.0 / norm_type)
-
-
 # -- a given number of parts -----------------------------------------------------------------------
 
 
@@ -258,19 +237,6 @@ def _make_avg_pool(n: int) -> Any:
     return avg_pool
 
 
-def _make_lp_pool(n: int) -> Any:
-    def lp_pool(
-        input: Array,
-        norm_type: float,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        ceil_mode: bool = False,
-    ) -> Array:
-        return _lp_pool(n, input, norm_type, kernel_size, stride, ceil_mode)
-
-    return lp_pool
-
-
 def _make_adaptive_avg_pool(n: int) -> Any:
     def adaptive_avg_pool(input: Array, output_size: Any) -> Array:
         return _adaptive_avg_pool(n, input, output_size)
@@ -290,7 +256,6 @@ max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (
     _make_max_pool(n, True) for n in (1, 2, 3)
 )
 avg_pool1d, avg_pool2d, avg_pool3d = map(_make_avg_pool, (1, 2, 3))
-lp_pool1d, lp_pool2d, lp_pool3d = map(_make_lp_pool, (1, 2, 3))
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
     _make_adaptive_avg_pool, (1, 2, 3)
 )

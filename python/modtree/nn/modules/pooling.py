@@ -23,11 +23,6 @@ from modtree.nn.pooling import (
     _MaxPoolNd,
 )
 from modtree.nn.unpooling import (
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    LPPool3d,
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
@@ -53,11 +48,6 @@ __all__ = [
     "_AdaptiveMaxPoolNd",
     "_AvgPoolNd",
     "_MaxPoolNd",
-    "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
     "MaxUnpool1d",
     "MaxUnpool2d",
     "MaxUnpool3d",
