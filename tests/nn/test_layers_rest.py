@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SyncBatchNorm, CrossMapLRN2d, losses of many labels, and smaller functions,
+"""SyncBatchNorm, losses of many labels, and smaller functions,
 against torch's.
 """
 
@@ -78,40 +78,6 @@ def test_errors_of_sync_batch_norm(lib):
         lib.nn.SyncBatchNorm(3)(lib.zeros(3))
     with raises(ValueError, "number of input channels should be non-zero"):
         lib.nn.SyncBatchNorm(3)(lib.zeros(2, 0, 4))
-
-
-# -- CrossMapLRN2d ---------------------------------------------------------------------------------
-
-NEIGHBOURS = [(1,), (2,), (3, 0.5), (4, 0.7, 1.5, 2.0), (5, 0.3, 0.5), (9, 0.3)]
-
-
-@pytest.mark.parametrize("args", NEIGHBOURS, ids=str)
-@pytest.mark.parametrize("channels", [1, 2, 3, 8])
-def test_cross_map_lrn(args, channels):
-    ours, theirs = make("CrossMapLRN2d", args, {})
-    check_arguments("CrossMapLRN2d")
-    check_description(ours, theirs)
-    check_copies(ours)
-    x = np.random.default_rng(0).standard_normal((2, channels, 3, 2))
-    for dtype in ("float64", "float32"):
-        check_run(ours, theirs, [x], dtype=dtype, grad=False)
-    assert ours(mt.empty(2, channels, 3, 2, device="meta")).shape == (2, channels, 3, 2)
-
-
-def test_the_gradient_of_cross_map_lrn_is_its_derivative():
-    x = mt.randn(1, 6, 2, 2, dtype=mt.float64, requires_grad=True)
-    layer = mt.nn.CrossMapLRN2d(3, alpha=0.8)
-    assert mt.autograd.gradcheck(layer, x)
-    assert mt.autograd.gradgradcheck(layer, x)
-    theirs = torch.from_numpy(x.detach().numpy()).requires_grad_()
-    assert not torch.autograd.gradcheck(
-        torch.nn.CrossMapLRN2d(3, alpha=0.8), theirs, raise_exception=False
-    )
-
-
-def test_error_of_cross_map_lrn(lib):
-    with raises(ValueError, "CrossMapLRN2d: Expected input to be 4D, got 3D instead."):
-        lib.nn.CrossMapLRN2d(2)(lib.zeros(1, 2, 3))
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -115,7 +115,6 @@ from modtree.nn.margin_loss import (
     TripletMarginWithDistanceLoss,
 )
 from modtree.nn.normalization import (
-    CrossMapLRN2d,
     GroupNorm,
     LayerNorm,
     LocalResponseNorm,
@@ -214,7 +213,6 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
-    "CrossMapLRN2d",
     "CTCLoss",
     "DataParallel",
     "MultiLabelMarginLoss",

@@ -6,18 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from modtree._C import as_tuple
 from modtree._tensor.creation import empty
-from modtree._tensor.from_data import from_numpy
 from modtree._tensor.parameter import OptionalParameter, Parameter
 from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
-
-__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class _Affine(Module):
@@ -231,59 +226,3 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-
-
-class CrossMapLRN2d(Module):
-    """Divides by a power of the mean square over neighbouring channels; :class:`LocalResponseNorm`
-    in the form of old checkpoints, in which the first channel stays among the neighbours of all
-    that come after it, as in torch.
-
-    Args:
-        size: Number of neighbouring channels.
-        alpha: Factor of the mean square.
-        beta: The power.
-        k: Added to the mean square times ``alpha``.
-
-    Shape:
-        - input and output: (N, C, H, W), the same.
-    """
-
-    size: int
-    alpha: float
-    beta: float
-    k: float
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.ndim != 4:
-            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead.")
-        shape = tuple(input.shape)
-        near = from_numpy(_neighbours(shape[1], self.size)).to(input.device, input.dtype)
-        squares = input.square().reshape(shape[0], shape[1], shape[2] * shape[3])
-        scale = (near @ squares).reshape(shape) * (self.alpha / self.size) + self.k
-        return input * scale.pow(-self.beta)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-
-
-def _neighbours(channels: int, size: int) -> np.ndarray:
-    """1 where a channel (row) counts another one, by the running sum that torch keeps: it adds the
-    next channel and takes the last one away, but never the first.
-    """
-    reach = (size + 1) // 2
-    near = np.zeros((channels, channels))
-    near[0, :reach] = 1
-    for c in range(1, channels):
-        near[c] = near[c - 1]
-        if c < channels - reach + 1:
-            near[c, c + reach - 1] = 1
-        if c > reach:
-            near[c, c - reach] = 0
-    return near

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from modtree.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from modtree.nn.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm", "CrossMapLRN2d"]
+__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
