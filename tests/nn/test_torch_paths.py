@@ -8,7 +8,6 @@ import inspect
 import pickle
 import pkgutil
 
-import numpy as np
 import pytest
 from helpers.implementations import needs_torch
 
@@ -148,27 +147,6 @@ def test_other_private_helpers(lib):
     assert joined.shape == (7,)
     back = flat._unflatten_dense_tensors(joined, parts)
     assert [tuple(p.shape) for p in back] == [(2, 2), (3,)] and back[0].sum().item() == 4
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_gradients_of_convolutions(lib, n, groups):
-    """What the functions of nn.grad give is what backward gives."""
-    rng = np.random.default_rng(n)
-    x = lib.from_numpy(rng.standard_normal((2, 4, *(7, 6, 5)[:n]))).requires_grad_()
-    w = lib.from_numpy(rng.standard_normal((6, 4 // groups, *[3] * n))).requires_grad_()
-    how = {"stride": 2, "padding": 1, "dilation": 1, "groups": groups}
-    y = getattr(lib.nn.functional, f"conv{n}d")(x, w, **how)
-    dy = lib.from_numpy(rng.standard_normal(tuple(y.shape)))
-    dx, dw = lib.autograd.grad(y, (x, w), dy)
-    of_input = getattr(lib.nn.grad, f"conv{n}d_input")
-    of_weight = getattr(lib.nn.grad, f"conv{n}d_weight")
-    x, w = x.detach(), w.detach()
-    np.testing.assert_allclose(of_input(x.shape, w, dy, **how).numpy(), dx.numpy(), rtol=1e-10)
-    np.testing.assert_allclose(of_weight(x, w.shape, dy, **how).numpy(), dw.numpy(), rtol=1e-10)
-    w.requires_grad_()
-    of_input(x.shape, w, dy, **how).square().sum().backward()
-    assert w.grad is not None
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ from modtree.nn.vision import (
 )
 
 if TYPE_CHECKING:
-    from modtree.nn import common_types, grad, modules
+    from modtree.nn import common_types, modules
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -340,7 +340,6 @@ __all__ = [
     "common_types",
     "factory_kwargs",
     "functional",
-    "grad",
     "init",
     "modules",
     "parallel",
@@ -348,4 +347,4 @@ __all__ = [
     "utils",
 ]
 
-_imports.answer_for_missing(__name__, ("common_types", "grad", "modules"))
+_imports.answer_for_missing(__name__, ("common_types", "modules"))
