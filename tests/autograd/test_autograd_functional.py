@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""autograd.functional equals torch's; mixed precision is off; DataParallel calls its module."""
+"""autograd.functional equals torch's; mixed precision is off."""
 
 from __future__ import annotations
 
@@ -129,14 +129,6 @@ def test_mixed_precision_is_off():
     for make in (mt.amp.GradScaler, lambda: mt.autocast("cpu")):
         with pytest.warns(UserWarning, match="disabled"):
             make()
-
-
-def test_data_parallel():
-    for lib in (mt, torch):
-        model = lib.nn.DataParallel(lib.nn.Linear(2, 1))
-        assert list(model.state_dict()) == ["module.weight", "module.bias"]
-        assert tuple(model(lib.ones(3, 2)).shape) == (3, 1)
-        assert model.module.in_features == 2
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated.:DeprecationWarning")  # of torch, by itself

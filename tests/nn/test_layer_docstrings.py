@@ -22,7 +22,6 @@ PUBLIC = {
 SHAPELESS = {
     "Buffer",
     "Container",
-    "DataParallel",
     "Module",
     "ModuleDict",
     "ModuleList",

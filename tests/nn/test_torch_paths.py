@@ -176,7 +176,6 @@ def test_other_private_helpers(lib):
         ("version", "cuda"),
         ("version", "__version__"),
         ("cuda.amp", "autocast"),
-        ("nn.parallel", "DataParallel"),
         ("nn.modules.conv", "_pair"),
         ("nn.modules.pooling", "_triple"),
         ("nn.utils.convert_parameters", "parameters_to_vector"),

@@ -47,12 +47,6 @@ def test_processes_are_not_joined(lib, name):
         getattr(lib.distributed, name)(*arguments)
 
 
-def test_processes_for_a_model_are_refused(lib):
-    parallel = importlib.import_module(f"{lib.__name__}.nn.parallel")
-    with pytest.raises(ValueError, match="Default process group has not been initialized"):
-        parallel.DistributedDataParallel(lib.nn.Linear(1, 1))
-
-
 def test_jit_leaves_functions_alone():
     jit = importlib.reload(importlib.import_module("modtree.jit"))  # the warning comes once
 

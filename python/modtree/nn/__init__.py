@@ -17,7 +17,7 @@ from modtree.core.containers import (
     Sequential,
 )
 from modtree.core.module import Module
-from modtree.nn import functional, init, parallel, parameter, utils
+from modtree.nn import functional, init, parameter, utils
 from modtree.nn.activation import (
     CELU,
     ELU,
@@ -137,7 +137,6 @@ from modtree.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from modtree.nn.parallel import DataParallel
 from modtree.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -175,7 +174,7 @@ from modtree.nn.vision import (
 )
 
 if TYPE_CHECKING:
-    from modtree.nn import common_types, modules
+    from modtree.nn import common_types, modules, parallel
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -214,7 +213,6 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CTCLoss",
-    "DataParallel",
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
@@ -347,4 +345,4 @@ __all__ = [
     "utils",
 ]
 
-_imports.answer_for_missing(__name__, ("common_types", "modules"))
+_imports.answer_for_missing(__name__, ("common_types", "modules", "parallel"))
