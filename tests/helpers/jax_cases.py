@@ -311,7 +311,6 @@ CASES["margin_ranking_loss"] = lambda d: (
 )
 CASES["hinge_embedding_loss"] = lambda d: ((d.x(5), d.signs(5)), _reduction(d))
 CASES["soft_margin_loss"] = lambda d: ((d.x(5, 2), d.signs(5, 2)), _reduction(d))
-CASES["multilabel_soft_margin_loss"] = lambda d: ((d.x(5, 3), d.x(5, 3, low=0)), _reduction(d))
 CASES["multi_margin_loss"] = lambda d: (
     (d.x(5, 4), d.ids(4, 5)),
     {"p": d.one_of(1, 2), "weight": d.one_of(None, d.x(4, low=0.1)), **_reduction(d)},

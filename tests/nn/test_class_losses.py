@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ctc_loss and the losses of margins and several labels: values and gradients are torch's."""
+"""ctc_loss and multi_margin_loss: values and gradients are torch's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import modtree as mt
 torch = pytest.importorskip("torch")
 
 REDUCTIONS = ["none", "sum", "mean"]
-NAMES = ["CTCLoss", "MultiMarginLoss", "MultiLabelSoftMarginLoss"]
+NAMES = ["CTCLoss", "MultiMarginLoss"]
 
 
 def compared(call, *arrays):
@@ -106,19 +106,6 @@ def test_multi_margin(reduction, p, weighted):
     target, weight = np.array([0, 3, 2]), rng.uniform(0.5, 2, 4)
     compared(call, rng.standard_normal((3, 4)), target, weight)
     compared(call, rng.standard_normal(4), np.array(2), weight)
-
-
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_multilabel_soft_margin(reduction, weighted):
-    rng = np.random.default_rng(3)
-
-    def call(lib, x, target, weight):
-        layer = lib.nn.MultiLabelSoftMarginLoss(weight if weighted else None, reduction=reduction)
-        return layer(x, target)
-
-    x, target = rng.standard_normal((3, 4)), rng.integers(0, 2, (3, 4)).astype(float)
-    compared(call, x, target, rng.uniform(0.5, 2, 4))
 
 
 @pytest.mark.parametrize("name", NAMES)

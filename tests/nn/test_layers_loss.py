@@ -562,7 +562,7 @@ def test_meta():
         assert tuple(getattr(F, name)(x, t, reduction="none").shape) == (4,)
 
 
-@pytest.mark.parametrize("name", ["MSELoss", "NLLLoss", "SmoothL1Loss", "MultiLabelSoftMarginLoss"])
+@pytest.mark.parametrize("name", ["MSELoss", "NLLLoss", "SmoothL1Loss", "MultiMarginLoss"])
 def test_deprecated_arguments_warn_where_the_module_is_made(name):
     with pytest.warns(UserWarning, match="size_average and reduce args") as caught:
         getattr(nn, name)(size_average=False)

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SyncBatchNorm, losses of many labels, and smaller functions,
-against torch's.
-"""
+"""SyncBatchNorm and smaller functions, against torch's."""
 
 from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
-from helpers.gradients import Case, between
+from helpers.gradients import Case
 from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, suite
-from helpers.layers_common import check_arguments, check_copies, check_description, check_run, make
 from helpers.support import raises
 
 import modtree as mt
@@ -80,46 +76,6 @@ def test_errors_of_sync_batch_norm(lib):
         lib.nn.SyncBatchNorm(3)(lib.zeros(2, 0, 4))
 
 
-# -- losses ----------------------------------------------------------------------------------------
-
-SCORES = [[0.1, 0.2, 0.4, 0.8], [1.5, -0.3, 0.5, 0.5], [2, 1, 0, -1], [0, 0, 0, 0]]
-LABELS = [[3, 0, -1, 1], [1, 1, 2, -1], [-1, 0, 1, 2], [0, 1, 2, 3]]
-
-
-@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_multilabel_margin_loss(reduction, dtype):
-    ours, theirs = make("MultiLabelMarginLoss", (), {"reduction": reduction})
-    check_arguments("MultiLabelMarginLoss")
-    check_description(ours, theirs)
-    check_copies(ours)
-    check_run(ours, theirs, [np.array(SCORES), np.array(LABELS)], dtype=dtype)
-    for scores, labels in zip(SCORES, LABELS, strict=True):
-        check_run(ours, theirs, [np.array(scores, float), np.array(labels)], dtype=dtype)
-    meta = ours(mt.empty(4, 5, device="meta"), mt.empty(4, 5, dtype=mt.int64, device="meta"))
-    assert meta.is_meta and meta.shape == ((4,) if reduction == "none" else ())
-
-
-def test_multilabel_margin_loss_has_second_derivatives():
-    x = mt.tensor(SCORES[:2], dtype=mt.float64, requires_grad=True)
-    target = mt.tensor(LABELS[:2])
-    loss = mt.nn.MultiLabelMarginLoss()
-    assert mt.autograd.gradcheck(lambda t: loss(t * t, target), x)
-    assert mt.autograd.gradgradcheck(lambda t: loss(t * t, target), x)
-
-
-def test_errors_of_multilabel_margin_loss(lib):
-    loss = lib.nn.functional.multilabel_margin_loss
-    with raises(RuntimeError, "inconsistent target size"):
-        loss(lib.zeros(2, 3), lib.zeros(2, 2, dtype=lib.int64))
-    with raises(RuntimeError, ""):
-        loss(lib.zeros(2, 3), lib.zeros(2, 3))
-    with raises(RuntimeError, ""):
-        loss(lib.zeros(3), lib.tensor([1, 7, -1]))
-    with raises(ValueError, "x is not a valid value for reduction"):
-        loss(lib.zeros(3), lib.tensor([1, 2, -1]), reduction="x")
-
-
 def test_the_old_name_of_the_loss_for_images(lib):
     with pytest.warns(FutureWarning, match="NLLLoss2d.? has been deprecated"):
         loss = lib.nn.NLLLoss2d(ignore_index=1)
@@ -136,15 +92,6 @@ CASES = [
         [((6, 2, 3), (3, 3, 4), (4,))],
         mixed=False,
         layouts=False,  # torch takes contiguous gradients alone
-    ),
-    Case(
-        "multilabel_margin_loss",
-        lambda lib, x: lib.nn.functional.multilabel_margin_loss(
-            x, lib.tensor([[3, 0, -1, 1], [1, 2, -1, 0]])
-        ),
-        [((2, 4),)],
-        between(-1, 1),
-        twice=False,
     ),
 ]
 test_function_gradients = gradient_suite(CASES)

@@ -14,8 +14,6 @@ __all__ = [
     "CosineEmbeddingLoss",
     "HingeEmbeddingLoss",
     "MarginRankingLoss",
-    "MultiLabelMarginLoss",
-    "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "SoftMarginLoss",
     "TripletMarginLoss",
@@ -278,43 +276,4 @@ class MultiMarginLoss(_WeightedLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
             input, target, self.p, self.margin, self.weight, reduction=self.reduction
-        )
-
-
-class MultiLabelMarginLoss(_Loss):
-    """How far scores of other classes come within 1 of each class that is right, over the number of
-    classes.
-
-    Args:
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum", or "none" for the loss of each sample.
-
-    Shape:
-        - input: (N, C) or (C).
-        - target: the same, class numbers up to the first -1.
-        - output: (), or (N) with ``reduction="none"``.
-    """
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
-
-
-class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross-entropy of each class from its logit, the mean over the classes.
-
-    Args:
-        weight: What each class counts, (C).
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum", or "none" for the loss of each sample.
-
-    Shape:
-        - input (logits) and target (1 for the labels there are, else 0): (..., C).
-        - output: (), or (...) with ``reduction="none"``.
-    """
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(
-            input, target, weight=self.weight, reduction=self.reduction
         )

@@ -301,13 +301,11 @@ def _words(draw: Draw) -> dict[str, Any]:
 
 
 @rule("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss")
-@rule("multilabel_soft_margin_loss")
 def _pair(draw: Draw) -> dict[str, Any]:
-    weight = None
-    if "multilabel" in draw.name and draw.shape and draw.chance(0.5):
-        weight = constant(draw, draw.shape[-1:])
-    return {"input": draw.tensor(draw.shape), "target": draw.tensor(draw.shape)} | {
-        "weight": weight,
+    return {
+        "input": draw.tensor(draw.shape),
+        "target": draw.tensor(draw.shape),
+        "weight": None,
         **_words(draw),
     }
 
@@ -349,13 +347,6 @@ def _classes(draw: Draw) -> dict[str, Any]:
         "p": draw.rng.choice((1, 2)),
         **_words(draw),
     }
-
-
-@rule("multilabel_margin_loss")
-def _labels(draw: Draw) -> dict[str, Any]:
-    c = draw.rng.choice((1, 2, 3))
-    shape = (c,) if draw.chance(0.3) else (draw.rng.choice((0, 1, 2)), c)
-    return {"input": draw.tensor(shape), "target": integers(draw, shape, -1, c - 1), **_words(draw)}
 
 
 @rule("hinge_embedding_loss", "soft_margin_loss", "margin_ranking_loss")

@@ -16,8 +16,6 @@ __all__ = [
     "hinge_embedding_loss",
     "margin_ranking_loss",
     "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
@@ -57,20 +55,6 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Array:
     return reduced(jax.nn.softplus(-target * input), reduction_of(size_average, reduce, reduction))
-
-
-def multilabel_soft_margin_loss(
-    input: Array,
-    target: Array,
-    weight: Array | None = None,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    positive, negative = jax.nn.log_sigmoid(input), jax.nn.log_sigmoid(-input)
-    loss = -(target * positive + (1 - target) * negative)
-    loss = (loss if weight is None else loss * weight).mean(-1)
-    return reduced(loss, reduction_of(size_average, reduce, reduction))
 
 
 def multi_margin_loss(
@@ -155,25 +139,3 @@ def triplet_margin_with_distance_loss(
 ) -> Array:
     distance = distance_function or pairwise_distance
     return _triplet(distance, anchor, positive, negative, margin, swap, reduction)
-
-
-def multilabel_margin_loss(
-    input: Array,
-    target: Array,
-    size_average: Flag = None,
-    reduce: Flag = None,
-    reduction: str = "mean",
-) -> Array:
-    if input.ndim > 2 or target.shape != input.shape:
-        raise RuntimeError(
-            f"inconsistent target size: {list(target.shape)} for input of size: "
-            f"{list(input.shape)}; both are (C) or (N, C)"
-        )
-    x, labels = jnp.atleast_1d(input), jnp.atleast_1d(target)
-    counts = jnp.cumprod(labels >= 0, -1).astype(bool)  # up to the first -1
-    index = jnp.where(counts, labels, 0)
-    is_right = (jax.nn.one_hot(index, x.shape[-1]) * counts[..., None]).any(-2)
-    short = 1 - jnp.take_along_axis(x, index, -1)[..., None] + x[..., None, :]
-    counted = counts[..., None] & ~is_right[..., None, :]
-    loss = jnp.where(counted, jax.nn.relu(short), 0).sum((-2, -1)) / x.shape[-1]
-    return reduced(loss, reduction_of(size_average, reduce, reduction))

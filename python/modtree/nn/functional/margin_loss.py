@@ -17,8 +17,6 @@ __all__ = [
     "hinge_embedding_loss",
     "margin_ranking_loss",
     "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
@@ -145,7 +143,7 @@ def soft_margin_loss(
     need_tensor("soft_margin_loss", input, target)
     reduction = loss_reduction(size_average, reduce, reduction)
     if input.shape != target.shape or input.dtype is not target.dtype:
-        target = _as_input("soft_margin_loss", input, target)
+        target = _as_input(input, target)
     if input.is_complex():
         return reduced((-target * input).exp().log1p(), reduction)
     return reduced(-logsigmoid(target * input), reduction)
@@ -155,17 +153,17 @@ def soft_margin_loss(
 _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
-def _as_input(name: str, input: Tensor, target: Tensor) -> Tensor:
+def _as_input(input: Tensor, target: Tensor) -> Tensor:
     """The target in the dtype of the input, to whose shape it broadcasts."""
     if _KINDS[target.dtype.dtype.kind] > _KINDS[input.dtype.dtype.kind]:
         raise RuntimeError(
-            f"{name}: result type {target.dtype} can't be cast to the desired output type "
-            f"{input.dtype}"
+            f"soft_margin_loss: result type {target.dtype} can't be cast to the desired output "
+            f"type {input.dtype}"
         )
     if broadcast_shapes(input.shape, target.shape) != input.shape:
         raise RuntimeError(
-            f"{name}: output with shape {list(input.shape)} doesn't match the broadcast shape "
-            f"{list(broadcast_shapes(input.shape, target.shape))}"
+            f"soft_margin_loss: output with shape {list(input.shape)} doesn't match the broadcast "
+            f"shape {list(broadcast_shapes(input.shape, target.shape))}"
         )
     return target.to(input.dtype)
 
@@ -272,18 +270,6 @@ def triplet_margin_with_distance_loss(
     )
 
 
-def _check_scores(name: str, input: Tensor) -> None:
-    if not input.is_floating_point():
-        raise NotImplementedError(
-            f'"{name}" not implemented for {input.dtype}: expected a floating dtype'
-        )
-    if 0 in input.shape[input.dim() == 2 :]:
-        raise RuntimeError(
-            f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
-            f"{list(input.shape)}"
-        )
-
-
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -315,9 +301,15 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    _check_scores("multi_margin_loss", input)
-    if input.dtype.name == "float16":
-        raise NotImplementedError('"multi_margin_loss" not implemented for float16')
+    if not input.is_floating_point() or input.dtype.name == "float16":
+        raise NotImplementedError(
+            f'"multi_margin_loss" not implemented for {input.dtype}: convert with .float()'
+        )
+    if 0 in input.shape[input.dim() == 2 :]:
+        raise RuntimeError(
+            "multi_margin_loss: Expected non-empty vector or matrix with optional 0-dim batch "
+            f"size, but got: {list(input.shape)}"
+        )
     for what, given, dtype in (("target", target, "int64"), ("weight", weight, input.dtype.name)):
         if given is not None and given.dtype.name != dtype:
             raise RuntimeError(
@@ -332,75 +324,3 @@ def multi_margin_loss(
         short = short * weight[index]
     loss = short.sum(-1) / input.shape[-1]
     return reduced(loss if input.dim() > 1 else loss.reshape(target.shape), reduction)
-
-
-def multilabel_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """How far scores of other classes come within 1 of each class that is right, over the number of
-    classes.
-
-    Args:
-        input: Scores, (C) or (N, C).
-        target: Numbers of the classes that are right, int64, of the same shape; what stands from
-            the first -1 on does not count.
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum" or "none".
-    """
-    need_tensor("multilabel_margin_loss", input, target)
-    reduction = loss_reduction(size_average, reduce, reduction)
-    _check_scores("multilabel_margin_loss", input)
-    if input.dim() > 2 or target.shape != input.shape:
-        raise RuntimeError(
-            f"inconsistent target size: {list(target.shape)} for input of size: "
-            f"{list(input.shape)}; both are (C) or (N, C)"
-        )
-    if target.dtype.name != "int64":
-        raise RuntimeError(f"multilabel_margin_loss: expected target of int64, got {target.dtype}")
-    if (
-        target.numel()
-        and not target.is_meta
-        and not -1 <= int(target.min()) <= int(target.max()) < input.shape[-1:].numel()
-    ):
-        raise RuntimeError("multilabel_margin_loss: argument 'target' is out of range")
-    if input.dim() == 0:
-        input, target = input.reshape(1), target.reshape(1)
-    counts = (target >= 0).long().cumprod(-1)
-    index = target.clamp(min=0) * counts
-    right = counts.new_zeros(counts.shape).scatter_add(-1, index, counts) > 0
-    short = relu(1 - input.gather(-1, index).unsqueeze(-1) + input.unsqueeze(-2))
-    short = short.masked_fill((counts == 0).unsqueeze(-1) | right.unsqueeze(-2), 0)
-    return reduced(short.sum((-2, -1)) / input.shape[-1], reduction)
-
-
-def multilabel_soft_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """Binary cross-entropy of each class from its logit, the mean over the classes.
-
-    Args:
-        input: Logits, (..., C).
-        target: 1 for the labels there are, 0 for others, of the same shape.
-        weight: What each class counts, (C).
-        size_average: Deprecated; see ``reduction``.
-        reduce: Deprecated; see ``reduction``.
-        reduction: "mean", "sum" or "none".
-    """
-    logs = logsigmoid(input), logsigmoid(-input)
-    reduction = loss_reduction(size_average, reduce, reduction)
-    if input.dim() == 0:
-        raise IndexError("multilabel_soft_margin_loss: Expected an input of (..., C), got a scalar")
-    loss = -(target * logs[0] + (1 - target) * logs[1])
-    if weight is not None:
-        loss = loss * weight
-    return reduced(loss.sum(input.dim() - 1) / input.shape[-1], reduction)

@@ -24,8 +24,6 @@ from modtree.nn.margin_loss import (
     CosineEmbeddingLoss,
     HingeEmbeddingLoss,
     MarginRankingLoss,
-    MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     SoftMarginLoss,
     TripletMarginLoss,
@@ -45,7 +43,6 @@ __all__ = [
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
-    "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
     "PoissonNLLLoss",
@@ -55,6 +52,5 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "_Loss",
     "_WeightedLoss",
-    "MultiLabelMarginLoss",
     "NLLLoss2d",
 ]
