@@ -173,10 +173,6 @@ def named_parameters(steps):
     return watched(nn.ParameterDict, steps)(entries)
 
 
-def normalized(steps):
-    return watched(nn.Sequential, steps)(nn.BatchNorm1d(2), nn.Sequential(nn.BatchNorm1d(3)))
-
-
 def lazy(steps):
     return watched(nn.LazyLinear, steps)(3)
 
@@ -252,7 +248,6 @@ CASES = {
     "ParameterDict.clear": (named_parameters, lambda m: m.clear()),
     "ParameterDict.popitem": (named_parameters, lambda m: m.popitem()),
     "first call of a lazy module": (lazy, lambda m: m(mt.ones(1, 2))),
-    "convert_sync_batchnorm": (normalized, nn.SyncBatchNorm.convert_sync_batchnorm),
     "functional_call": (
         with_plain_tensor,
         lambda m: mt.func.functional_call(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import copy
+import inspect
 
 import pytest
 from helpers.gradients import Case
@@ -22,58 +22,17 @@ LAYERS = [
     Layer("SyncBatchNorm", (2, 3, 2, 2, 2), (3,), {"track_running_stats": False}),
     Layer("SyncBatchNorm", (4, 3), (3,), {"bias": False, "momentum": 0.3}),
 ]
-test_arguments, test_text, test_checkpoint, test_outputs, test_gradients, test_meta = suite(LAYERS)
+_, _, test_checkpoint, test_outputs, test_gradients, test_meta = suite(LAYERS)
 
 
-# -- SyncBatchNorm ---------------------------------------------------------------------------------
-
-
-def test_conversion(lib):
-    nn = lib.nn
-    inner = nn.BatchNorm2d(3, affine=False)
-    module = nn.Sequential(
-        nn.Conv2d(1, 3, 1), inner, nn.ModuleDict({"a": nn.BatchNorm1d(4, bias=False)})
-    ).eval()
-    module[2]["a"].train()
-    before = dict(module.named_parameters()), dict(module.named_buffers())
-    group = object()
-    result = nn.SyncBatchNorm.convert_sync_batchnorm(module, group)
-    assert result is module
-    assert [type(m).__name__ for m in result.modules()] == [
-        "Sequential",
-        "Conv2d",
-        "SyncBatchNorm",
-        "ModuleDict",
-        "SyncBatchNorm",
-    ]
-    after = dict(result.named_parameters()), dict(result.named_buffers())
-    for mine, other in zip(after, before, strict=True):
-        assert list(mine) == list(other)
-        assert all(mine[name] is other[name] for name in mine)
-    assert result[1].process_group is group
-    assert not result[1].training and result[2]["a"].training
-    assert result[1].weight is None and result[2]["a"].bias is None
-    one = nn.BatchNorm3d(2, momentum=None, eps=0.5)
-    converted = nn.SyncBatchNorm.convert_sync_batchnorm(one)
-    assert type(converted) is nn.SyncBatchNorm and converted.weight is one.weight
-    assert (converted.momentum, converted.eps, converted.process_group) == (None, 0.5, None)
-
-
-def test_converted_layers_compute_the_same(lib):
-    lib.manual_seed(0)
-    layer = lib.nn.BatchNorm2d(3)
-    converted = lib.nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(layer))
-    x = lib.randn(4, 3, 2, 2)
-    assert lib.allclose(layer(x), converted(x))
-    assert lib.allclose(layer.running_var, converted.running_var)
-    assert lib.allclose(layer.eval()(x), converted.eval()(x))
-
-
-def test_errors_of_sync_batch_norm(lib):
+def test_the_batch_norm_of_several_processes_takes_any_rank_from_two(lib):
     with raises(ValueError, "expected at least 2D input (got 1D input)"):
         lib.nn.SyncBatchNorm(3)(lib.zeros(3))
-    with raises(ValueError, "number of input channels should be non-zero"):
-        lib.nn.SyncBatchNorm(3)(lib.zeros(2, 0, 4))
+
+
+def test_the_batch_norm_of_several_processes_has_the_arguments_of_the_others():
+    mine, other = (inspect.signature(c) for c in (mt.nn.SyncBatchNorm, mt.nn.BatchNorm2d))
+    assert mine == other and not hasattr(mt.nn.SyncBatchNorm, "convert_sync_batchnorm")
 
 
 def test_the_old_name_of_the_loss_for_images(lib):

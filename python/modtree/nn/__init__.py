@@ -51,6 +51,7 @@ from modtree.nn.batchnorm import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
+    SyncBatchNorm,
 )
 from modtree.nn.convolution import (
     Conv1d,
@@ -152,7 +153,6 @@ from modtree.nn.pooling import (
 from modtree.nn.recurrent import GRU, LSTM, RNN, RNNBase
 from modtree.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from modtree.nn.softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
-from modtree.nn.sync_batchnorm import SyncBatchNorm
 from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
 from modtree.nn.unpooling import (

@@ -21,6 +21,7 @@ __all__ = [
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
+    "SyncBatchNorm",
 ]
 
 
@@ -245,6 +246,30 @@ class BatchNorm3d(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:
         _check_dims(input, (5,))
+
+
+class SyncBatchNorm(_BatchNorm):
+    """:class:`BatchNorm2d` of (N, C, ...), by the name that programs for several processes use:
+    there is one here.
+
+    Args:
+        num_features: C.
+        eps: Added to the variance.
+        momentum: How far the running values move; None makes them the mean over all batches.
+        affine: False leaves ``weight`` and ``bias`` out (both None).
+        track_running_stats: False leaves the buffers out; the batch's own values are used
+            always then.
+        device: Where parameters and buffers are made.
+        dtype: Their dtype.
+        bias: False leaves ``bias`` out.
+
+    Shape:
+        - input and output: (N, C, ...), the same.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
 
 
 class _InstanceNorm(_NormBase):

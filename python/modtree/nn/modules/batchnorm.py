@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
-from modtree.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm, _NormBase
+from modtree.nn.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    SyncBatchNorm,
+    _BatchNorm,
+    _NormBase,
+)
 from modtree.nn.lazy_layers import LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d
-from modtree.nn.sync_batchnorm import SyncBatchNorm
 
 __all__ = [
     "BatchNorm1d",
