@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from modtree._tensor.creation import empty
 from modtree._tensor.dtypes import long
@@ -42,6 +42,9 @@ class _NormBase(_Affine):
     """
 
     _version = 2
+    #: How many axes an input may have.
+    _ranks: ClassVar[tuple[int, ...]] = ()
+
     num_features: int
     eps: float
     momentum: float | None
@@ -93,7 +96,11 @@ class _NormBase(_Affine):
         super().reset_parameters()
 
     def _check_input_dim(self, input: Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")
+        if not self._ranks:
+            raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")
+        if input.ndim not in self._ranks:
+            names = " or ".join(f"{n}D" for n in self._ranks)
+            raise ValueError(f"expected {names} input (got {input.ndim}D input)")
 
     def extra_repr(self) -> str:
         return (
@@ -170,36 +177,7 @@ class _BatchNorm(_NormBase):
         return y
 
 
-def _check_dims(input: Tensor, allowed: tuple[int, ...]) -> None:
-    if input.ndim not in allowed:
-        names = " or ".join(f"{n}D" for n in allowed)
-        raise ValueError(f"expected {names} input (got {input.ndim}D input)")
-
-
-class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L); see :class:`BatchNorm2d`.
-
-    Args:
-        num_features: C.
-        eps: Added to the variance.
-        momentum: How far the running values move; None makes them the mean over all batches.
-        affine: False leaves ``weight`` and ``bias`` out (both None).
-        track_running_stats: False leaves the buffers out; the batch's own values are used
-            always then.
-        device: Where parameters and buffers are made.
-        dtype: Their dtype.
-        bias: False leaves ``bias`` out.
-
-    Shape:
-        - input and output: (N, C) or (N, C, L), the same.
-    """
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check_dims(input, (2, 3))
-
-
-class BatchNorm2d(_BatchNorm):
-    """Each channel of (N, C, H, W) with mean 0 and variance 1 over the batch, then scaled and
+_BATCH_NORM = """Each channel of {shape} with mean 0 and variance 1 over the batch, then scaled and
     shifted (Ioffe and Szegedy, 2015).
 
     While training it uses mean and variance of the batch, and moves the running ones towards them;
@@ -219,53 +197,28 @@ class BatchNorm2d(_BatchNorm):
     ValueError for inputs of another rank, and when training with one value per channel.
 
     Shape:
-        - input and output: (N, C, H, W), the same.
+        - input and output: {shape}, the same.
     """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check_dims(input, (4,))
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = _BATCH_NORM.format(shape="(N, C) or (N, C, L)")
+    _ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = _BATCH_NORM.format(shape="(N, C, H, W)")
+    _ranks = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W); see :class:`BatchNorm2d`.
-
-    Args:
-        num_features: C.
-        eps: Added to the variance.
-        momentum: How far the running values move; None makes them the mean over all batches.
-        affine: False leaves ``weight`` and ``bias`` out (both None).
-        track_running_stats: False leaves the buffers out; the batch's own values are used
-            always then.
-        device: Where parameters and buffers are made.
-        dtype: Their dtype.
-        bias: False leaves ``bias`` out.
-
-    Shape:
-        - input and output: (N, C, D, H, W), the same.
-    """
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check_dims(input, (5,))
+    __doc__ = _BATCH_NORM.format(shape="(N, C, D, H, W)")
+    _ranks = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """:class:`BatchNorm2d` of (N, C, ...), by the name that programs for several processes use:
-    there is one here.
-
-    Args:
-        num_features: C.
-        eps: Added to the variance.
-        momentum: How far the running values move; None makes them the mean over all batches.
-        affine: False leaves ``weight`` and ``bias`` out (both None).
-        track_running_stats: False leaves the buffers out; the batch's own values are used
-            always then.
-        device: Where parameters and buffers are made.
-        dtype: Their dtype.
-        bias: False leaves ``bias`` out.
-
-    Shape:
-        - input and output: (N, C, ...), the same.
-    """
+    # The name that programs for several processes use. There is one here.
+    __doc__ = _BATCH_NORM.format(shape="(N, C, ...)")
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
@@ -273,8 +226,6 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
-    _n: int
-
     def __init__(
         self,
         num_features: int,
@@ -297,9 +248,6 @@ class _InstanceNorm(_NormBase):
             dtype=dtype,
             bias=bias,
         )
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        _check_dims(input, (self._n + 1, self._n + 2))
 
     def _load_from_state_dict(
         self,
@@ -337,7 +285,7 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        batched = input.ndim == self._n + 2
+        batched = input.ndim == self._ranks[1]
         channels = input.shape[1 if batched else 0]
         if channels != self.num_features:
             self._wrong_channels(channels, 1 if batched else 0)
@@ -384,28 +332,7 @@ class _InstanceNorm(_NormBase):
         )
 
 
-class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization of (N, C, L) or (C, L); see :class:`InstanceNorm2d`.
-
-    Args:
-        num_features: C.
-        eps: Added to the variance.
-        momentum: How far the running values move.
-        affine: Scale and shift each channel by ``weight`` and ``bias``.
-        track_running_stats: Keep running statistics, and use them in ``eval()``.
-        device: Where parameters and buffers are made.
-        dtype: Their dtype.
-        bias: False leaves ``bias`` out.
-
-    Shape:
-        - input and output: (N, C, L) or (C, L), the same.
-    """
-
-    _n = 1
-
-
-class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample of (N, C, H, W) or (C, H, W) with mean 0 and variance 1 (Ulyanov
+_INSTANCE_NORM = """Each channel of each sample of {shape} with mean 0 and variance 1 (Ulyanov
     et al., 2016).
 
     Args:
@@ -419,27 +346,20 @@ class InstanceNorm2d(_InstanceNorm):
         bias: False leaves ``bias`` out.
 
     Shape:
-        - input and output: (N, C, H, W) or (C, H, W), the same.
+        - input and output: {shape}, the same.
     """
 
-    _n = 2
+
+class InstanceNorm1d(_InstanceNorm):
+    __doc__ = _INSTANCE_NORM.format(shape="(N, C, L) or (C, L)")
+    _ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    __doc__ = _INSTANCE_NORM.format(shape="(N, C, H, W) or (C, H, W)")
+    _ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of (N, C, D, H, W) or (C, D, H, W); see :class:`InstanceNorm2d`.
-
-    Args:
-        num_features: C.
-        eps: Added to the variance.
-        momentum: How far the running values move.
-        affine: Scale and shift each channel by ``weight`` and ``bias``.
-        track_running_stats: Keep running statistics, and use them in ``eval()``.
-        device: Where parameters and buffers are made.
-        dtype: Their dtype.
-        bias: False leaves ``bias`` out.
-
-    Shape:
-        - input and output: (N, C, D, H, W) or (C, D, H, W), the same.
-    """
-
-    _n = 3
+    __doc__ = _INSTANCE_NORM.format(shape="(N, C, D, H, W) or (C, D, H, W)")
+    _ranks = (4, 5)

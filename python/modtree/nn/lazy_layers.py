@@ -319,40 +319,40 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
     def _channel_axis(self, input: Tensor) -> int:
-        return input.ndim - self._n - 1
+        return input.ndim - self._ranks[0]
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
     __doc__ = _NORM.format(name="BatchNorm1d")
     cls_to_become = batchnorm.BatchNorm1d
-    _check_input_dim = batchnorm.BatchNorm1d._check_input_dim
+    _ranks = batchnorm.BatchNorm1d._ranks
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
     __doc__ = _NORM.format(name="BatchNorm2d")
     cls_to_become = batchnorm.BatchNorm2d
-    _check_input_dim = batchnorm.BatchNorm2d._check_input_dim
+    _ranks = batchnorm.BatchNorm2d._ranks
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
     __doc__ = _NORM.format(name="BatchNorm3d")
     cls_to_become = batchnorm.BatchNorm3d
-    _check_input_dim = batchnorm.BatchNorm3d._check_input_dim
+    _ranks = batchnorm.BatchNorm3d._ranks
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm):
     __doc__ = _NORM.format(name="InstanceNorm1d")
     cls_to_become = batchnorm.InstanceNorm1d
-    _n = 1
+    _ranks = batchnorm.InstanceNorm1d._ranks
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm):
     __doc__ = _NORM.format(name="InstanceNorm2d")
     cls_to_become = batchnorm.InstanceNorm2d
-    _n = 2
+    _ranks = batchnorm.InstanceNorm2d._ranks
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm):
     __doc__ = _NORM.format(name="InstanceNorm3d")
     cls_to_become = batchnorm.InstanceNorm3d
-    _n = 3
+    _ranks = batchnorm.InstanceNorm3d._ranks
