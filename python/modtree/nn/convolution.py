@@ -15,6 +15,7 @@ from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn._convolution_arguments import Ints, check_arguments, each, padding_for_pad
+from modtree.nn.functional._common import for_axes
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -162,35 +163,7 @@ class _Conv(_ConvNd):
         return self._conv_forward(input, self.weight, self.bias)
 
 
-class Conv1d(_Conv):
-    """A convolution over the last axis of (N, C, L) or (C, L); see :class:`Conv2d`.
-
-    Args:
-        in_channels: C of the input.
-        out_channels: C of the result.
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows.
-        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep
-            its size (with stride 1).
-        dilation: Distance of the elements of a window.
-        groups: The channels are split into so many groups that do not see each other.
-        bias: False leaves the bias out.
-        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"``
-            or ``"circular"``.
-        device: Where the parameters are made.
-        dtype: Their dtype.
-
-    Shape:
-        - input: (N, in_channels, L) or (in_channels, L).
-        - output: (N, out_channels, L') or without N, ``L' = (L + 2 * padding - dilation *
-          (kernel_size - 1) - 1) // stride + 1``.
-    """
-
-    _n = 1
-
-
-class Conv2d(_Conv):
-    """A convolution over the last two axes of (N, C, H, W) or (C, H, W).
+_CONV = """A convolution over the {last} of (N, C, {sizes}) or (C, {sizes}).
 
     Args:
         in_channels: C of the input.
@@ -212,39 +185,24 @@ class Conv2d(_Conv):
     window)``.
 
     Shape:
-        - input: (N, in_channels, H, W) or (in_channels, H, W).
-        - output: (N, out_channels, H', W') or without N, ``H' = (H + 2 * padding - dilation *
-          (kernel_size - 1) - 1) // stride + 1``, likewise for the others.
+        - input: (N, in_channels, {sizes}) or (in_channels, {sizes}).
+        - output: (N, out_channels, {results}) or without N, ``{first}' = ({first} + 2 * padding -
+          dilation * (kernel_size - 1) - 1) // stride + 1``{others}.
     """
 
+
+class Conv1d(_Conv):
+    __doc__ = for_axes(1, _CONV)
+    _n = 1
+
+
+class Conv2d(_Conv):
+    __doc__ = for_axes(2, _CONV)
     _n = 2
 
 
 class Conv3d(_Conv):
-    """A convolution over the last three axes of (N, C, D, H, W) or (C, D, H, W); see
-    :class:`Conv2d`.
-
-    Args:
-        in_channels: C of the input.
-        out_channels: C of the result.
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows.
-        padding: Elements around the input; ``"valid"`` means none, ``"same"`` as many as keep
-            its size (with stride 1).
-        dilation: Distance of the elements of a window.
-        groups: The channels are split into so many groups that do not see each other.
-        bias: False leaves the bias out.
-        padding_mode: What is put around the input: ``"zeros"``, ``"reflect"``, ``"replicate"``
-            or ``"circular"``.
-        device: Where the parameters are made.
-        dtype: Their dtype.
-
-    Shape:
-        - input: (N, in_channels, D, H, W) or (in_channels, D, H, W).
-        - output: (N, out_channels, D', H', W') or without N, ``D' = (D + 2 * padding - dilation
-          * (kernel_size - 1) - 1) // stride + 1``, likewise for the others.
-    """
-
+    __doc__ = for_axes(3, _CONV)
     _n = 3
 
 
@@ -372,35 +330,8 @@ class _ConvTranspose(_ConvTransposeNd):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
-    """The transpose of :class:`Conv1d`; see :class:`ConvTranspose2d`.
-
-    Args:
-        in_channels: C of the input.
-        out_channels: C of the result.
-        kernel_size: Extent of the kernel; like the next ones a number, or one for each axis.
-        stride: Distance of the places where neighbours add.
-        padding: How many elements are cut off on each side.
-        output_padding: How many elements are added at the end.
-        groups: The channels are split into so many groups that do not see each other.
-        bias: False leaves the bias out.
-        dilation: Distance of the elements of the kernel.
-        padding_mode: ``"zeros"`` only.
-        device: Where the parameters are made.
-        dtype: Their dtype.
-
-    Shape:
-        - input: (N, in_channels, L) or (in_channels, L).
-        - output: (N, out_channels, L') or without N, ``L' = (L - 1) * stride - 2 * padding +
-          dilation * (kernel_size - 1) + output_padding + 1``.
-    """
-
-    _n = 1
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """The transpose of :class:`Conv2d`: every element of the input adds a multiple of the kernel to
-    the result (Zeiler et al., 2010).
+_CONV_TRANSPOSE = """The transpose of :class:`Conv{n}d`: every element of the input adds a multiple
+    of the kernel to the result (Zeiler et al., 2010).
 
     Args:
         in_channels: C of the input.
@@ -422,36 +353,22 @@ class ConvTranspose2d(_ConvTranspose):
     Called with ``output_size=`` it chooses the output padding for that size.
 
     Shape:
-        - input: (N, in_channels, H, W) or (in_channels, H, W).
-        - output: (N, out_channels, H', W') or without N, ``H' = (H - 1) * stride - 2 * padding
-          + dilation * (kernel_size - 1) + output_padding + 1``, likewise for the others.
+        - input: (N, in_channels, {sizes}) or (in_channels, {sizes}).
+        - output: (N, out_channels, {results}) or without N, ``{first}' = ({first} - 1) * stride -
+          2 * padding + dilation * (kernel_size - 1) + output_padding + 1``{others}.
     """
 
+
+class ConvTranspose1d(_ConvTranspose):
+    __doc__ = for_axes(1, _CONV_TRANSPOSE)
+    _n = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    __doc__ = for_axes(2, _CONV_TRANSPOSE)
     _n = 2
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of :class:`Conv3d`; see :class:`ConvTranspose2d`.
-
-    Args:
-        in_channels: C of the input.
-        out_channels: C of the result.
-        kernel_size: Extent of the kernel; like the next ones a number, or one for each axis.
-        stride: Distance of the places where neighbours add.
-        padding: How many elements are cut off on each side.
-        output_padding: How many elements are added at the end.
-        groups: The channels are split into so many groups that do not see each other.
-        bias: False leaves the bias out.
-        dilation: Distance of the elements of the kernel.
-        padding_mode: ``"zeros"`` only.
-        device: Where the parameters are made.
-        dtype: Their dtype.
-
-    Shape:
-        - input: (N, in_channels, D, H, W) or (in_channels, D, H, W).
-        - output: (N, out_channels, D', H', W') or without N, ``D' = (D - 1) * stride - 2 *
-          padding + dilation * (kernel_size - 1) + output_padding + 1``, likewise for the
-          others.
-    """
-
+    __doc__ = for_axes(3, _CONV_TRANSPOSE)
     _n = 3

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks of arguments that the functions of this package share: tensors, sizes, reductions."""
+"""Checks of arguments that the functions of this package share: tensors, sizes, reductions; and
+texts of what exists for one, two and three axes.
+"""
 
 from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from modtree._C import as_tuple, is_grad_enabled
@@ -143,3 +145,28 @@ def conv_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
             f"convolution dimensions, but got {what}={list(map(operator.index, value))}"
         )
     return sizes
+
+
+# -- what exists for one, two and three axes -------------------------------------------------------
+
+
+def for_axes(n: int, text: str) -> str:
+    """A docstring for ``n`` axes, from one that has ``{sizes}``, ``{results}``, ``{first}``,
+    ``{last}`` and ``{others}`` where they differ.
+    """
+    names = "DHW"[-n:] if n > 1 else "L"
+    return text.format(
+        n=n,
+        sizes=", ".join(names),
+        results=", ".join(f"{name}'" for name in names),
+        first=names[0],
+        last=("last axis", "last two axes", "last three axes")[n - 1],
+        others=", likewise for the others" if n > 1 else "",
+    )
+
+
+def named(function: Callable[..., Any], name: str, text: str) -> Any:
+    """The function that was made for some axes, under its own name and with its docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from modtree._argument_types import Ints
 from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import conv_sizes, need_tensor
+from modtree.nn.functional._common import conv_sizes, for_axes, named, need_tensor
 
 __all__ = [
     "conv1d",
@@ -64,28 +63,6 @@ def _batch_of(name: str, n: int, input: Tensor, weight: Tensor) -> tuple[Tensor,
     return (input if batched else input.unsqueeze(0)), batched
 
 
-def _conv(
-    n: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Ints,
-    padding: str | Ints,
-    dilation: Ints,
-    groups: int,
-) -> Tensor:
-    name = f"conv{n}d"
-    x, batched = _batch_of(name, n, input, weight)
-    strides = conv_sizes(name, "stride", stride, n)
-    dilations = conv_sizes(name, "dilation", dilation, n)
-    if isinstance(padding, str):
-        x, paddings = _named_padding(x, weight, padding, strides, dilations)
-    else:
-        paddings = conv_sizes(name, "padding", padding, n)
-    y = conv_ops.convolution(x, weight, bias, strides, paddings, dilations, groups)
-    return y if batched else y.squeeze(0)
-
-
 def _named_padding(
     x: Tensor, weight: Tensor, padding: str, stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...]]:
@@ -107,58 +84,10 @@ def _named_padding(
     return x, tuple(total // 2 for total in totals)
 
 
-def _conv_transpose(
-    n: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Tensor:
-    name = f"conv_transpose{n}d"
-    x, batched = _batch_of(name, n, input, weight)
-    y = conv_ops.conv_transpose(
-        x,
-        weight,
-        bias,
-        conv_sizes(name, "stride", stride, n),
-        conv_sizes(name, "padding", padding, n),
-        conv_sizes(name, "output_padding", output_padding, n),
-        conv_sizes(name, "dilation", dilation, n),
-        groups,
-    )
-    return y if batched else y.squeeze(0)
-
-
-def _named(function: Callable[..., Any], name: str, doc: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
-
-
-def _make_conv(n: int) -> _Conv:
-    def conv(
-        input: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Ints = 1,
-        padding: str | Ints = 0,
-        dilation: Ints = 1,
-        groups: int = 1,
-    ) -> Tensor:
-        return _conv(n, input, weight, bias, stride, padding, dilation, groups)
-
-    axes = ", ".join("LHWD"[i] for i in ((0,), (1, 2), (3, 1, 2))[n - 1])
-    return _named(
-        conv,
-        f"conv{n}d",
-        f"""Convolution over {n} {"axis" if n == 1 else "axes"}.
+_CONV = """Convolution over the {last}.
 
     Args:
-        input: (N, C, {axes}), or without N.
+        input: (N, C, {sizes}), or without N.
         weight: (O, C / groups, *kernel).
         bias: (O).
         stride: Distance of windows.
@@ -168,8 +97,49 @@ def _make_conv(n: int) -> _Conv:
         groups: The channels are split into so many groups that do not see each other.
 
     Returns (N, O, *number of windows). RuntimeError for sizes or dtypes that do not fit.
-    """,
-    )
+    """
+_CONV_TRANSPOSE = """The transpose of ``conv{n}d``.
+
+    Every element of the input adds a multiple of the kernel to the result.
+
+    Args:
+        input: (N, C, {sizes}), or without N.
+        weight: (C, O / groups, *kernel).
+        bias: (O).
+        stride: Distance of the places where neighbours add.
+        padding: How many elements are cut off on each side.
+        output_padding: How many elements are added at the end.
+        groups: The channels are split into so many groups that do not see each other.
+        dilation: Distance of the elements of a window.
+
+    Returns (N, O, *sizes), each of them
+    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
+    """
+
+
+def _make_conv(n: int) -> _Conv:
+    name = f"conv{n}d"
+
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Ints = 1,
+        padding: str | Ints = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        x, batched = _batch_of(name, n, input, weight)
+        strides = conv_sizes(name, "stride", stride, n)
+        dilations = conv_sizes(name, "dilation", dilation, n)
+        if isinstance(padding, str):
+            x, paddings = _named_padding(x, weight, padding, strides, dilations)
+        else:
+            paddings = conv_sizes(name, "padding", padding, n)
+        y = conv_ops.convolution(x, weight, bias, strides, paddings, dilations, groups)
+        return y if batched else y.squeeze(0)
+
+    return named(conv, name, for_axes(n, _CONV))
 
 
 def _make_conv_transpose(n: int) -> _ConvTranspose:
@@ -185,31 +155,20 @@ def _make_conv_transpose(n: int) -> _ConvTranspose:
         groups: int = 1,
         dilation: Ints = 1,
     ) -> Tensor:
-        return _conv_transpose(
-            n, input, weight, bias, stride, padding, output_padding, groups, dilation
+        x, batched = _batch_of(name, n, input, weight)
+        y = conv_ops.conv_transpose(
+            x,
+            weight,
+            bias,
+            conv_sizes(name, "stride", stride, n),
+            conv_sizes(name, "padding", padding, n),
+            conv_sizes(name, "output_padding", output_padding, n),
+            conv_sizes(name, "dilation", dilation, n),
+            groups,
         )
+        return y if batched else y.squeeze(0)
 
-    return _named(
-        conv_transpose,
-        name,
-        f"""The transpose of ``conv{n}d``.
-
-    Every element of the input adds a multiple of the kernel to the result.
-
-    Args:
-        input: (N, C, *sizes), or without N.
-        weight: (C, O / groups, *kernel).
-        bias: (O).
-        stride: Distance of the places where neighbours add.
-        padding: How many elements are cut off on each side.
-        output_padding: How many elements are added at the end.
-        groups: The channels are split into so many groups that do not see each other.
-        dilation: Distance of the elements of a window.
-
-    Returns (N, O, *sizes), each of them
-    ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding``.
-    """,
-    )
+    return named(conv_transpose, name, for_axes(n, _CONV_TRANSPOSE))
 
 
 conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
