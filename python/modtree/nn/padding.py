@@ -10,7 +10,7 @@ from typing import Any
 from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
-from modtree.nn.functional._common import tuple_of
+from modtree.nn.functional._common import for_axes, tuple_of
 
 __all__ = [
     "CircularPad1d",
@@ -91,37 +91,18 @@ class _CircularPadNd(_PadNd):
     _mode = "circular"
 
 
-class ConstantPad1d(_ConstantOfAxes, _ConstantPadNd):
-    """``value`` around the last axis.
+_SHAPE = """
 
     Shape:
-        - input: (..., L).
+        - input: (N, C, {sizes}) or (C, {sizes}).
         - output: the same with each padded axis longer by both of its paddings.
     """
-
-    _n = 1
-
-
-class ConstantPad2d(_ConstantOfAxes, _ConstantPadNd):
-    """``value`` around the last two axes.
-
-    Shape:
-        - input: (..., H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
-    _n = 2
-
-
-class ConstantPad3d(_ConstantOfAxes, _ConstantPadNd):
-    """``value`` around the last three axes.
-
-    Shape:
-        - input: (..., D, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
-    _n = 3
+_ANY_SHAPE = _SHAPE.replace("(N, C, {sizes}) or (C, {sizes})", "(..., {sizes})")
+_CONSTANT = "``value`` around the {last}." + _ANY_SHAPE
+_ZERO = "Zeros around the {last}." + _ANY_SHAPE
+_REFLECTION = "The {last} mirrored at the ends, without repeating the borders." + _SHAPE
+_REPLICATION = "The outer elements of the {last} repeated." + _SHAPE
+_CIRCULAR = "The {last} continued from the other end." + _SHAPE
 
 
 class _ZeroPad:
@@ -132,127 +113,73 @@ class _ZeroPad:
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Zeros around the last axis.
+class ConstantPad1d(_ConstantOfAxes, _ConstantPadNd):
+    __doc__ = for_axes(1, _CONSTANT)
+    _n = 1
 
-    Shape:
-        - input: (..., L).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
+
+class ConstantPad2d(_ConstantOfAxes, _ConstantPadNd):
+    __doc__ = for_axes(2, _CONSTANT)
+    _n = 2
+
+
+class ConstantPad3d(_ConstantOfAxes, _ConstantPadNd):
+    __doc__ = for_axes(3, _CONSTANT)
+    _n = 3
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    __doc__ = for_axes(1, _ZERO)
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Zeros around the last two axes.
-
-    Shape:
-        - input: (..., H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
+    __doc__ = for_axes(2, _ZERO)
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Zeros around the last three axes.
-
-    Shape:
-        - input: (..., D, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
+    __doc__ = for_axes(3, _ZERO)
 
 
 class ReflectionPad1d(_OfAxes, _ReflectionPadNd):
-    """The last axis mirrored at its ends, without repeating the borders.
-
-    Shape:
-        - input: (N, C, L) or (C, L).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(1, _REFLECTION)
     _n = 1
 
 
 class ReflectionPad2d(_OfAxes, _ReflectionPadNd):
-    """The last two axes mirrored at their ends, without repeating the borders.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(2, _REFLECTION)
     _n = 2
 
 
 class ReflectionPad3d(_OfAxes, _ReflectionPadNd):
-    """The last three axes mirrored at their ends, without repeating the borders.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(3, _REFLECTION)
     _n = 3
 
 
 class ReplicationPad1d(_OfAxes, _ReplicationPadNd):
-    """The outer elements of the last axis repeated.
-
-    Shape:
-        - input: (N, C, L) or (C, L).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(1, _REPLICATION)
     _n = 1
 
 
 class ReplicationPad2d(_OfAxes, _ReplicationPadNd):
-    """The outer elements of the last two axes repeated.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(2, _REPLICATION)
     _n = 2
 
 
 class ReplicationPad3d(_OfAxes, _ReplicationPadNd):
-    """The outer elements of the last three axes repeated.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(3, _REPLICATION)
     _n = 3
 
 
 class CircularPad1d(_OfAxes, _CircularPadNd):
-    """The last axis continued from its other end.
-
-    Shape:
-        - input: (N, C, L) or (C, L).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(1, _CIRCULAR)
     _n = 1
 
 
 class CircularPad2d(_OfAxes, _CircularPadNd):
-    """The last two axes continued from their other ends.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(2, _CIRCULAR)
     _n = 2
 
 
 class CircularPad3d(_OfAxes, _CircularPadNd):
-    """The last three axes continued from their other ends.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: the same with each padded axis longer by both of its paddings.
-    """
-
+    __doc__ = for_axes(3, _CIRCULAR)
     _n = 3
