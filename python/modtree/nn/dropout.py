@@ -44,37 +44,30 @@ class Dropout(_DropoutNd):
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(_DropoutNd):
-    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
-    scales the others.
+_CHANNELS = """While training, sets whole channels of {shape} to 0 with probability ``p``
+    and scales the others (Tompson et al., 2014).
 
     Shape:
-        - input and output: (N, C, L) or (C, L), the same.
+        - input and output: {shape}, the same.
     """
+
+
+class Dropout1d(_DropoutNd):
+    __doc__ = _CHANNELS.format(shape="(N, C, L) or (C, L)")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
-    the others (Tompson et al., 2014).
-
-    Shape:
-        - input and output: (N, C, H, W), or (N, C, L), the same.
-    """
+    __doc__ = _CHANNELS.format(shape="(N, C, H, W) or (N, C, L)")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
-    ``p`` and scales the others.
-
-    Shape:
-        - input and output: (N, C, D, H, W) or (C, D, H, W), the same.
-    """
+    __doc__ = _CHANNELS.format(shape="(N, C, D, H, W) or (C, D, H, W)")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modtree._tensor.creation import empty_like
 from modtree._tensor.grad_mode import no_grad
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import need_tensor
+from modtree.nn.functional._common import named, need_tensor
 
 __all__ = [
     "alpha_dropout",
@@ -19,6 +19,13 @@ __all__ = [
     "dropout3d",
     "feature_alpha_dropout",
 ]
+
+if TYPE_CHECKING:
+
+    class _Dropout(Protocol):
+        def __call__(
+            self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+        ) -> Tensor: ...
 
 
 def check_probability(p: float) -> None:
@@ -75,91 +82,64 @@ def _drop_channels(input: Tensor, p: float, training: bool, inplace: bool) -> Te
     return input.mul_(mask) if inplace else input * mask
 
 
-def dropout1d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
-    """While training, sets whole channels of (N, C, L) or (C, L) to 0 with probability ``p`` and
-    scales the others by ``1 / (1 - p)``.
-
-    Args:
-        input: (N, C, L) or (C, L).
-        p: The probability.
-        training: False returns the input.
-        inplace: Write into the input.
-    """
-    _check("dropout1d", input, p)
-    if input.dim() not in (2, 3):
+def _check_axes(name: str, n: int, input: Tensor) -> None:
+    """RuntimeError or a warning, as in torch, for an input of another number of axes."""
+    found = input.dim()
+    if found in (n + 1, n + 2):
+        return
+    use = (
+        f"{name} exists to provide channel-wise dropout on inputs with {n} spatial "
+        f"dimension{'s' if n > 1 else ''}, a channel dimension, and an optional batch dimension "
+        f"(i.e. {n + 1}D or {n + 2}D inputs)."
+    )
+    if n == 1:
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. Note that "
-            f"dropout1d exists to "
-            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel "
-            "dimension, and an optional "
-            "batch dimension (i.e. 2D or 3D inputs)."
+            f"{name}: Expected 2D or 3D input, but received a {found}D input. Note that {use}"
         )
-    if input.dim() == 3:
-        return _drop_channels(input, p, training, inplace)
-    return _drop_channels(input.unsqueeze(0), p, training, inplace).squeeze(0)
-
-
-def _warn_dimensions(name: str, input: Tensor, n: int) -> None:
     warnings.warn(
-        f"{name}: Received a {input.dim()}-D input to {name}, which is deprecated and will "
-        f"result in an error in a future "
-        f"release. To retain the behavior and silence this warning, please use dropout instead. "
-        f"Note that {name} exists "
-        f"to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel "
-        f"dimension, and an optional "
-        f"batch dimension (i.e. {n + 1}D or {n + 2}D inputs).",
+        f"{name}: Received a {found}-D input to {name}, which is deprecated and will result in an "
+        f"error in a future release. To retain the behavior and silence this warning, please use "
+        f"dropout instead. Note that {use}",
         stacklevel=3,
     )
 
 
-def dropout2d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
-    """While training, sets whole channels of (N, C, H, W) to 0 with probability ``p`` and scales
-    the others by ``1 / (1 - p)``.
-
-    As in torch, a 3-D input is read as (N, C, L), with a warning.
+_CHANNELS = """While training, sets whole channels of {shape} to 0 with probability ``p`` and
+    scales the others by ``1 / (1 - p)``.
 
     Args:
-        input: (N, C, H, W), or (N, C, L) with a warning.
+        input: {shape}; of ``dropout2d`` with a warning where it has three axes, as in torch.
         p: The probability.
         training: False returns the input.
         inplace: Write into the input.
     """
-    _check("dropout2d", input, p)
-    if input.dim() not in (3, 4):
-        _warn_dimensions("dropout2d", input, 2)
-    if input.dim() == 3:
-        warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D "
-            "dropout behavior is desired - "
-            "the input is read as (N, C, L). Use dropout1d for that, or add a batch dimension "
-            "for (N, C, H, W).",
-            stacklevel=2,
-        )
-    return _drop_channels(input, p, training, inplace)
 
 
-def dropout3d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
-    """While training, sets whole channels of (N, C, D, H, W) or (C, D, H, W) to 0 with probability
-    ``p`` and scales the others.
+def _make_dropout(n: int, shape: str) -> _Dropout:
+    name = f"dropout{n}d"
 
-    Args:
-        input: (N, C, D, H, W) or (C, D, H, W).
-        p: The probability.
-        training: False returns the input.
-        inplace: Write into the input.
-    """
-    _check("dropout3d", input, p)
-    if input.dim() not in (4, 5):
-        _warn_dimensions("dropout3d", input, 3)
-    if input.dim() != 4:
-        return _drop_channels(input, p, training, inplace)
-    return _drop_channels(input.unsqueeze(0), p, training, inplace).squeeze(0)
+    def dropout(
+        input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        _check(name, input, p)
+        _check_axes(name, n, input)
+        if n == 2 and input.dim() == 3:
+            warnings.warn(
+                "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D "
+                "dropout behavior is desired - the input is read as (N, C, L). Use dropout1d for "
+                "that, or add a batch dimension for (N, C, H, W).",
+                stacklevel=2,
+            )
+        if n == 2 or input.dim() != n + 1:
+            return _drop_channels(input, p, training, inplace)
+        return _drop_channels(input.unsqueeze(0), p, training, inplace).squeeze(0)
+
+    return named(dropout, name, _CHANNELS.format(shape=shape))
+
+
+dropout1d = _make_dropout(1, "(N, C, L) or (C, L)")
+dropout2d = _make_dropout(2, "(N, C, H, W) or (N, C, L)")
+dropout3d = _make_dropout(3, "(N, C, D, H, W) or (C, D, H, W)")
 
 
 #: What SELU tends to for large negative values: dropped values take it.
