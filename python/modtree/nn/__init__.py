@@ -149,17 +149,15 @@ from modtree.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from modtree.nn.recurrent import GRU, LSTM, RNN, RNNBase
 from modtree.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from modtree.nn.softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
 from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
-from modtree.nn.unpooling import (
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)
 from modtree.nn.vision import (
     ChannelShuffle,
     Fold,

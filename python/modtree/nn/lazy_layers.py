@@ -13,6 +13,7 @@ from modtree.core.lazy import LazyModuleMixin
 from modtree.nn import batchnorm, convolution, linear
 from modtree.nn.batchnorm import _BatchNorm, _InstanceNorm, _NormBase
 from modtree.nn.convolution import Ints, _ConvNd
+from modtree.nn.functional._common import without_argument
 
 __all__ = [
     "LazyBatchNorm1d",
@@ -228,22 +229,18 @@ _NORM = (
 )
 
 
-def _without(text: str, argument: str) -> str:
-    return "\n".join(line for line in text.split("\n") if f" {argument}:" not in line)
-
-
 class LazyConv1d(_LazyConv, convolution.Conv1d):
-    __doc__ = _without(_CONV, "output_padding").format(name="Conv1d")
+    __doc__ = without_argument(_CONV, "output_padding").format(name="Conv1d")
     cls_to_become = convolution.Conv1d
 
 
 class LazyConv2d(_LazyConv, convolution.Conv2d):
-    __doc__ = _without(_CONV, "output_padding").format(name="Conv2d")
+    __doc__ = without_argument(_CONV, "output_padding").format(name="Conv2d")
     cls_to_become = convolution.Conv2d
 
 
 class LazyConv3d(_LazyConv, convolution.Conv3d):
-    __doc__ = _without(_CONV, "output_padding").format(name="Conv3d")
+    __doc__ = without_argument(_CONV, "output_padding").format(name="Conv3d")
     cls_to_become = convolution.Conv3d
 
 

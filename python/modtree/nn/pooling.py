@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pooling layers."""
+"""Layers of pooling, and of max pooling undone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
-from modtree.nn.functional._common import tuple_of
+from modtree.nn.functional._common import for_axes, tuple_of, without_argument
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -23,6 +24,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 Ints = int | tuple[int, ...]
@@ -68,67 +72,36 @@ class _MaxPoolNd(Module):
         )
 
 
-class MaxPool1d(_MaxPoolNd):
-    """The largest value of each window over the last axis; see :class:`MaxPool2d`.
+_MAX_POOL = """The largest value of each window over the {last}.
 
     Args:
         kernel_size: Extent of a window; like the next ones a number, or one for each axis.
         stride: Distance of windows; by default their extent.
         padding: Positions around the input that never win, at most half a window.
         dilation: Distance of the elements of a window.
-        return_indices: Return also where the values stand, see
-            :func:`modtree.nn.functional.max_pool2d`.
+        return_indices: Return also where the values are, see
+            :func:`modtree.nn.functional.max_pool{n}d`.
         ceil_mode: Also a last window that ends outside of the input.
 
     Shape:
-        - input: (N, C, L) or (C, L).
-        - output: (N, C, L') or without N, ``L' = (L + 2 * padding - dilation * (kernel_size -
-          1) - 1) // stride + 1``; with ``ceil_mode`` rounded up.
+        - input: (N, C, {sizes}) or (C, {sizes}).
+        - output: (N, C, {results}) or without N, ``{first}' = ({first} + 2 * padding - dilation *
+          (kernel_size - 1) - 1) // stride + 1``{others}; with ``ceil_mode`` rounded up.
     """
 
+
+class MaxPool1d(_MaxPoolNd):
+    __doc__ = for_axes(1, _MAX_POOL)
     _n = 1
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest value of each window over the last two axes.
-
-    Args:
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows; by default their extent.
-        padding: Places around the input that never win, at most half a window.
-        dilation: Distance of the elements of a window.
-        return_indices: Return also where the values stand, see
-            :func:`modtree.nn.functional.max_pool2d`.
-        ceil_mode: Also a last window that ends outside of the input.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: (N, C, H', W') or without N, ``H' = (H + 2 * padding - dilation * (kernel_size
-          - 1) - 1) // stride + 1``, likewise for the others; with ``ceil_mode`` rounded up.
-    """
-
+    __doc__ = for_axes(2, _MAX_POOL)
     _n = 2
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value of each window over the last three axes; see :class:`MaxPool2d`.
-
-    Args:
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows; by default their extent.
-        padding: Positions around the input that never win, at most half a window.
-        dilation: Distance of the elements of a window.
-        return_indices: Return also where the values stand, see
-            :func:`modtree.nn.functional.max_pool2d`.
-        ceil_mode: Also a last window that ends outside of the input.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: (N, C, D', H', W') or without N, ``D' = (D + 2 * padding - dilation *
-          (kernel_size - 1) - 1) // stride + 1``, likewise for the others; with ``ceil_mode``
-          rounded up.
-    """
-
+    __doc__ = for_axes(3, _MAX_POOL)
     _n = 3
 
 
@@ -143,8 +116,7 @@ class _AvgPoolNd(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_AvgPoolNd):
-    """The mean of each window over the last axis; see :class:`AvgPool2d`.
+_AVG_POOL = """The mean of each window over the {last}.
 
     Args:
         kernel_size: Extent of a window; like the next ones a number, or one for each axis.
@@ -152,12 +124,17 @@ class AvgPool1d(_AvgPoolNd):
         padding: Zeros around the input, at most half a window.
         ceil_mode: Also a last window that ends outside of the input.
         count_include_pad: The zeros count in the mean.
+        divisor_override: Divide the sums by this number instead.
 
     Shape:
-        - input: (N, C, L) or (C, L).
-        - output: (N, C, L') or without N, ``L' = (L + 2 * padding - kernel_size) // stride +
-          1``; with ``ceil_mode`` rounded up.
+        - input: (N, C, {sizes}) or (C, {sizes}).
+        - output: (N, C, {results}) or without N, ``{first}' = ({first} + 2 * padding -
+          kernel_size) // stride + 1``{others}; with ``ceil_mode`` rounded up.
     """
+
+
+class AvgPool1d(_AvgPoolNd):
+    __doc__ = for_axes(1, without_argument(_AVG_POOL, "divisor_override"))
 
     def __init__(
         self,
@@ -218,42 +195,12 @@ class _DividedAvgPool(_AvgPoolNd):
 
 
 class AvgPool2d(_DividedAvgPool):
-    """The mean of each window over the last two axes.
-
-    Args:
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows; by default their extent.
-        padding: Zeros around the input, at most half a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        count_include_pad: The zeros count in the mean.
-        divisor_override: Divide the sums by this number instead.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: (N, C, H', W') or without N, ``H' = (H + 2 * padding - kernel_size) // stride
-          + 1``, likewise for the others; with ``ceil_mode`` rounded up.
-    """
-
+    __doc__ = for_axes(2, _AVG_POOL)
     _n = 2
 
 
 class AvgPool3d(_DividedAvgPool):
-    """The mean of each window over the last three axes; see :class:`AvgPool2d`.
-
-    Args:
-        kernel_size: Extent of a window; like the next ones a number, or one for each axis.
-        stride: Distance of windows; by default their extent.
-        padding: Zeros around the input, at most half a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        count_include_pad: The zeros count in the mean.
-        divisor_override: Divide the sums by this number instead.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: (N, C, D', H', W') or without N, ``D' = (D + 2 * padding - kernel_size) //
-          stride + 1``, likewise for the others; with ``ceil_mode`` rounded up.
-    """
-
+    __doc__ = for_axes(3, _AVG_POOL)
     _n = 3
 
 
@@ -273,37 +220,27 @@ class _AdaptiveAvgPoolNd(_AdaptivePoolNd):
         return getattr(F, f"adaptive_avg_pool{self._n}d")(input, self.output_size)
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The means of ``output_size`` parts of the last axis.
+_PARTS = """ ``output_size`` parts of the {last}: a number, or one for each axis, where None
+    keeps the input's.
 
     Shape:
-        - input: (N, C, L) or (C, L).
+        - input: (N, C, {sizes}) or (C, {sizes}).
         - output: (N, C, *output_size) or without N.
     """
 
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
+    __doc__ = for_axes(1, "The means of" + _PARTS)
     _n = 1
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The means of a grid of cells over the last two axes; ``output_size`` is a number or one for
-    each axis, None keeps the input's.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: (N, C, *output_size) or without N.
-    """
-
+    __doc__ = for_axes(2, "The means of" + _PARTS)
     _n = 2
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The means of a grid of cells over the last three axes.
-
-    Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: (N, C, *output_size) or without N.
-    """
-
+    __doc__ = for_axes(3, "The means of" + _PARTS)
     _n = 3
 
 
@@ -320,34 +257,76 @@ class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest values of ``output_size`` parts of the last axis.
-
-    Shape:
-        - input: (N, C, L) or (C, L).
-        - output: (N, C, *output_size) or without N.
-    """
-
+    __doc__ = for_axes(1, "The largest values of" + _PARTS)
     _n = 1
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The largest values of a grid of cells over the last two axes; ``output_size`` is a number or
-    one for each axis, None keeps the input's.
-
-    Shape:
-        - input: (N, C, H, W) or (C, H, W).
-        - output: (N, C, *output_size) or without N.
-    """
-
+    __doc__ = for_axes(2, "The largest values of" + _PARTS)
     _n = 2
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The largest values of a grid of cells over the last three axes.
+    __doc__ = for_axes(3, "The largest values of" + _PARTS)
+    _n = 3
+
+
+# -- pooling undone --------------------------------------------------------------------------------
+
+
+class _MaxUnpoolNd(Module):
+    _n: int
+
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
+        super().__init__()
+        self.kernel_size = tuple_of(kernel_size, self._n)
+        self.stride = tuple_of(stride if stride is not None else kernel_size, self._n)
+        self.padding = tuple_of(padding, self._n)
+
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        unpool = getattr(F, f"max_unpool{self._n}d")
+        return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+_MAX_UNPOOL = """Puts maxima back where :class:`MaxPool{n}d` found them; everything else is zero.
+
+    Args:
+        kernel_size: Extent of a window of the pooling.
+        stride: Distance of its windows; by default their extent.
+        padding: Its padding.
 
     Shape:
-        - input: (N, C, D, H, W) or (C, D, H, W).
-        - output: (N, C, *output_size) or without N.
+        - input and indices: (N, C, {sizes}) or (C, {sizes}).
+        - output: (N, C, {results}) or without N, ``{first}' = ({first} - 1) * stride -
+          2 * padding + kernel_size``{others}, or as ``output_size`` says.
+    """
+_EXAMPLE = """
+    Example:
+        >>> pool, unpool = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
+        >>> values, indices = pool(mt.arange(16.0).reshape(1, 4, 4))
+        >>> unpool(values, indices)[0]
+        tensor([[ 0.,  0.,  0.,  0.],
+                [ 0.,  5.,  0.,  7.],
+                [ 0.,  0.,  0.,  0.],
+                [ 0., 13.,  0., 15.]])
     """
 
+
+class MaxUnpool1d(_MaxUnpoolNd):
+    __doc__ = for_axes(1, _MAX_UNPOOL)
+    _n = 1
+
+
+class MaxUnpool2d(_MaxUnpoolNd):
+    __doc__ = for_axes(2, _MAX_UNPOOL + _EXAMPLE)
+    _n = 2
+
+
+class MaxUnpool3d(_MaxUnpoolNd):
+    __doc__ = for_axes(3, _MAX_UNPOOL)
     _n = 3

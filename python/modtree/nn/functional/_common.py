@@ -165,6 +165,11 @@ def for_axes(n: int, text: str) -> str:
     )
 
 
+def without_argument(text: str, argument: str) -> str:
+    """A docstring without the line of an argument."""
+    return "\n".join(line for line in text.split("\n") if f" {argument}:" not in line)
+
+
 def named(function: Callable[..., Any], name: str, text: str) -> Any:
     """The function that was made for some axes, under its own name and with its docstring."""
     function.__name__ = function.__qualname__ = name

@@ -17,15 +17,13 @@ from modtree.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
     _AdaptiveAvgPoolNd,
     _AdaptiveMaxPoolNd,
     _AvgPoolNd,
     _MaxPoolNd,
-)
-from modtree.nn.unpooling import (
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
 )
 
 __all__ = [
