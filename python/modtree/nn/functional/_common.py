@@ -150,9 +150,9 @@ def conv_sizes(name: str, what: str, value: Any, n: int) -> Sizes:
 # -- what exists for one, two and three axes -------------------------------------------------------
 
 
-def for_axes(n: int, text: str) -> str:
+def for_axes(n: int, text: str, **words: str) -> str:
     """A docstring for ``n`` axes, from one that has ``{sizes}``, ``{results}``, ``{first}``,
-    ``{last}`` and ``{others}`` where they differ.
+    ``{last}`` and ``{others}`` where they differ, and other words in braces.
     """
     names = "DHW"[-n:] if n > 1 else "L"
     return text.format(
@@ -162,6 +162,7 @@ def for_axes(n: int, text: str) -> str:
         first=names[0],
         last=("last axis", "last two axes", "last three axes")[n - 1],
         others=", likewise for the others" if n > 1 else "",
+        **words,
     )
 
 

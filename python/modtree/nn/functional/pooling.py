@@ -12,7 +12,15 @@ from modtree._C import as_dtype
 from modtree._ops import pool as pool_ops
 from modtree._ops import resample as resample_ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
+from modtree.nn.functional._common import (
+    Sizes,
+    for_axes,
+    named,
+    need_tensor,
+    pool_sizes,
+    whole_size,
+    without_argument,
+)
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -86,6 +94,38 @@ if TYPE_CHECKING:
             return_indices: bool = False,
         ) -> tuple[Tensor, Tensor]: ...
 
+    class _AvgPool(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            ceil_mode: bool = False,
+            count_include_pad: bool = True,
+            divisor_override: int | None = None,
+        ) -> Tensor: ...
+
+    class _AdaptiveAvgPool(Protocol):
+        def __call__(self, input: Tensor, output_size: Ints) -> Tensor: ...
+
+    class _AdaptiveMaxPool(Protocol):
+        @overload
+        def __call__(
+            self, input: Tensor, output_size: Ints, return_indices: Literal[False] = False
+        ) -> Tensor: ...
+        @overload
+        def __call__(
+            self, input: Tensor, output_size: Ints, *, return_indices: Literal[True]
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, input: Tensor, output_size: Ints, *, return_indices: bool) -> Any: ...
+
+    class _AdaptiveMaxPoolWithIndices(Protocol):
+        def __call__(
+            self, input: Tensor, output_size: Ints, return_indices: bool = False
+        ) -> tuple[Tensor, Tensor]: ...
+
 
 def _check_input(name: str, n: int, input: Tensor) -> None:
     need_tensor(name, input)
@@ -153,9 +193,35 @@ def _max_pool(
     return operation(input, *sizes, bool(ceil_mode))
 
 
+_MAX_POOL = """The largest value of each window over the {last}.
+
+    Args:
+        input: (N, C, {sizes}), or without N.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Positions around the input that never win, at most half a window.
+        dilation: Distance of the elements of a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        return_indices: Return ``(values, indices)``; the indices (int64) count within
+            the flattened plane of the input.
+    """
+
+
+def _with_indices(name: str, text: str, function: Any, with_indices: Any) -> Any:
+    """Names a function and the one that always returns the indices."""
+    arguments = text.partition("\n")[2]
+    return (
+        named(function, name, text),
+        named(
+            with_indices,
+            f"{name}_with_indices",
+            f":func:`{name}` with ``return_indices=True``.\n{arguments}",
+        ),
+    )
+
+
 def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
     name = f"max_pool{n}d"
-    name_of_both = f"{name}_with_indices"
 
     def max_pool_with_indices(
         input: Tensor,
@@ -181,22 +247,7 @@ def _make_max_pool(n: int) -> tuple[_MaxPool, _MaxPoolWithIndices]:
             name, n, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
         )
 
-    max_pool.__name__ = max_pool.__qualname__ = name
-    arguments = """
-    Args:
-        input: (N, C, *sizes), or without N.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        padding: Positions around the input that never win, at most half a window.
-        dilation: Distance of the elements of a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within
-            the flattened plane of the input.
-    """
-    max_pool.__doc__ = f"The largest value of each window over the last {n} axes.\n{arguments}"
-    max_pool_with_indices.__name__ = max_pool_with_indices.__qualname__ = name_of_both
-    max_pool_with_indices.__doc__ = f":func:`{name}` with ``return_indices=True``.\n{arguments}"
-    return max_pool, max_pool_with_indices
+    return _with_indices(name, for_axes(n, _MAX_POOL), max_pool, max_pool_with_indices)
 
 
 max_pool1d, max_pool1d_with_indices = _make_max_pool(1)
@@ -229,6 +280,19 @@ def _avg_pool(
     )
 
 
+_AVG_POOL = """The mean of each window over the {last}.
+
+    Args:
+        input: (N, C, {sizes}), or without N; of a floating dtype, or int64.
+        kernel_size: Extent of a window.
+        stride: Distance of windows; by default their extent.
+        padding: Zeros around the input, at most half a window.
+        ceil_mode: Also a last window that ends outside of the input.
+        count_include_pad: The zeros count in the mean.
+        divisor_override: Divide the sums by this number instead.
+    """
+
+
 def avg_pool1d(
     input: Tensor,
     kernel_size: Ints,
@@ -237,67 +301,30 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window over the last axis; see :func:`avg_pool2d`.
-
-    Args:
-        input: (N, C, L), or without N; of a floating dtype, or int64.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        padding: Zeros around the input, at most half a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        count_include_pad: The zeros count in the mean.
-    """
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window over the last two axes.
-
-    Args:
-        input: (N, C, H, W), or without N; of a floating dtype, or int64.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        padding: Zeros around the input, at most half a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        count_include_pad: The zeros count in the mean.
-        divisor_override: Divide the sums by this number instead.
-    """
-    return _avg_pool(
-        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+avg_pool1d.__doc__ = for_axes(1, without_argument(_AVG_POOL, "divisor_override"))
 
 
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """The mean of each window over the last three axes; see :func:`avg_pool2d`.
+def _make_avg_pool(n: int) -> _AvgPool:
+    def avg_pool(
+        input: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        return _avg_pool(
+            n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
 
-    Args:
-        input: (N, C, D, H, W), or without N; of a floating dtype, or int64.
-        kernel_size: Extent of a window.
-        stride: Distance of windows; by default their extent.
-        padding: Zeros around the input, at most half a window.
-        ceil_mode: Also a last window that ends outside of the input.
-        count_include_pad: The zeros count in the mean.
-        divisor_override: Divide the sums by this number instead.
-    """
-    return _avg_pool(
-        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
+    return named(avg_pool, f"avg_pool{n}d", for_axes(n, _AVG_POOL))
+
+
+avg_pool2d, avg_pool3d = map(_make_avg_pool, (2, 3))
 
 
 # -- a given number of parts -----------------------------------------------------------------------
@@ -379,164 +406,45 @@ def _mean_taps(size: int, count: int) -> tuple[Any, Any]:
     return taps, np.where(taps < end - 1, 1.0, 1.0 / pieces) / (end - begin)
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Ints) -> Tensor:
-    """Splits the last axis into ``output_size`` parts and takes their means."""
-    return _adaptive_avg_pool("adaptive_avg_pool1d", 1, input, output_size)
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Ints) -> Tensor:
-    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
-    takes the means of the cells.
+_PARTS = """Splits the {last} into ``output_size`` parts and takes their {values}.
 
     Args:
-        input: (N, C, H, W), or without N.
-        output_size: One number, or one for each axis.
+        input: (N, C, {sizes}), or without N.
+        output_size: One number, or one for each axis; None keeps the input's.
+        return_indices: Return ``(values, indices)``, int64 within the plane of the input.
     """
-    return _adaptive_avg_pool("adaptive_avg_pool2d", 2, input, output_size)
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: Ints) -> Tensor:
-    """:func:`adaptive_avg_pool2d` over the last three axes."""
-    return _adaptive_avg_pool("adaptive_avg_pool3d", 3, input, output_size)
+def _make_adaptive_avg_pool(n: int) -> _AdaptiveAvgPool:
+    name = f"adaptive_avg_pool{n}d"
+
+    def adaptive_avg_pool(input: Tensor, output_size: Ints) -> Tensor:
+        return _adaptive_avg_pool(name, n, input, output_size)
+
+    text = without_argument(_PARTS, "return_indices")
+    return named(adaptive_avg_pool, name, for_axes(n, text, values="means"))
 
 
-def _adaptive_max_pool(name: str, n: int, input: Tensor, output_size: Any, both: bool) -> Any:
-    values, indices = pool_ops.adaptive_max_pool(input, _parts(name, n, input, output_size))
-    return (values, indices) if both else values
+def _make_adaptive_max_pool(n: int) -> tuple[_AdaptiveMaxPool, _AdaptiveMaxPoolWithIndices]:
+    name = f"adaptive_max_pool{n}d"
+
+    def adaptive_max_pool_with_indices(
+        input: Tensor, output_size: Ints, return_indices: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        values, indices = pool_ops.adaptive_max_pool(input, _parts(name, n, input, output_size))
+        return values, indices
+
+    def adaptive_max_pool(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
+        both = adaptive_max_pool_with_indices(input, output_size)
+        return both if return_indices else both[0]
+
+    text = for_axes(n, _PARTS, values="largest values")
+    return _with_indices(name, text, adaptive_max_pool, adaptive_max_pool_with_indices)
 
 
-@overload
-def adaptive_max_pool1d(
-    input: Tensor,
-    output_size: Ints,
-    return_indices: Literal[False] = False,
-) -> Tensor: ...
-@overload
-def adaptive_max_pool1d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def adaptive_max_pool1d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: bool,
-) -> Any: ...
-def adaptive_max_pool1d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
-    """Splits the last axis into ``output_size`` parts and takes their largest values; see
-    :func:`max_pool1d` for the indices.
-
-    Args:
-        input: (N, C, L), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within the
-            flattened plane of the input.
-    """
-    return _adaptive_max_pool("adaptive_max_pool1d", 1, input, output_size, return_indices)
-
-
-def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool1d` with ``return_indices=True``.
-
-    Args:
-        input: (N, C, L), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Without effect: it always does.
-    """
-    return adaptive_max_pool1d(input, output_size, return_indices=True)
-
-
-@overload
-def adaptive_max_pool2d(
-    input: Tensor,
-    output_size: Ints,
-    return_indices: Literal[False] = False,
-) -> Tensor: ...
-@overload
-def adaptive_max_pool2d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def adaptive_max_pool2d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: bool,
-) -> Any: ...
-def adaptive_max_pool2d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
-    """Splits each of the last two axes into ``output_size`` parts (None: as many as elements) and
-    takes the largest values.
-
-    Args:
-        input: (N, C, H, W), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within the flattened
-            plane of the input.
-    """
-    return _adaptive_max_pool("adaptive_max_pool2d", 2, input, output_size, return_indices)
-
-
-def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool2d` with ``return_indices=True``.
-
-    Args:
-        input: (N, C, H, W), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Without effect: it always does.
-    """
-    return adaptive_max_pool2d(input, output_size, return_indices=True)
-
-
-@overload
-def adaptive_max_pool3d(
-    input: Tensor,
-    output_size: Ints,
-    return_indices: Literal[False] = False,
-) -> Tensor: ...
-@overload
-def adaptive_max_pool3d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
-@overload
-def adaptive_max_pool3d(
-    input: Tensor,
-    output_size: Ints,
-    *,
-    return_indices: bool,
-) -> Any: ...
-def adaptive_max_pool3d(input: Tensor, output_size: Ints, return_indices: bool = False) -> Any:
-    """:func:`adaptive_max_pool2d` over the last three axes.
-
-    Args:
-        input: (N, C, D, H, W), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Return ``(values, indices)``; the indices (int64) count within the
-            flattened plane of the input.
-    """
-    return _adaptive_max_pool("adaptive_max_pool3d", 3, input, output_size, return_indices)
-
-
-def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: Ints, return_indices: bool = False
-) -> tuple[Tensor, Tensor]:
-    """:func:`adaptive_max_pool3d` with ``return_indices=True``.
-
-    Args:
-        input: (N, C, D, H, W), or without N.
-        output_size: One number, or one for each axis.
-        return_indices: Without effect: it always does.
-    """
-    return adaptive_max_pool3d(input, output_size, return_indices=True)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
+    _make_adaptive_avg_pool, (1, 2, 3)
+)
+adaptive_max_pool1d, adaptive_max_pool1d_with_indices = _make_adaptive_max_pool(1)
+adaptive_max_pool2d, adaptive_max_pool2d_with_indices = _make_adaptive_max_pool(2)
+adaptive_max_pool3d, adaptive_max_pool3d_with_indices = _make_adaptive_max_pool(3)
