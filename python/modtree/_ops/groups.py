@@ -53,7 +53,6 @@ GROUPS = (
     "norm",
     "conv",
     "pool",
-    "unpool",
     "fold",
     "resample",
     "embedding",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""max_pool, adaptive_max_pool, avg_pool.
+"""max_pool, max_unpool, adaptive_max_pool, avg_pool.
 
 Each operation has a transpose, and either is the derivative of the other, so that gradients can be
 derived again.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import kernels, own_index
-from modtree._ops.generic import Array, Spec, need_arrays
+from modtree._ops.generic import Array, Spec, need_arrays, need_floating
 from modtree._ops.registry import define, derive
 from modtree._ops.windows import (
     Sizes,
@@ -243,6 +243,42 @@ derive("max_pool", _max_pool_x)
 derive("max_pool_with_indices", _max_pool_with_indices_x)
 derive("put_planes", lambda g, _out, _values, indices, sizes: run(_take, g, indices, sizes))
 derive("take_planes", lambda g, _out, _x, indices, sizes: run(_put, g, indices, sizes))
+
+
+# -- maxima put back where they were ---------------------------------------------------------------
+
+
+def _max_unpool(values: Array, indices: Array, sizes: Sizes) -> Array:
+    """Planes of ``sizes`` with each value where its index says, zero elsewhere; the last of several
+    at one place.
+    """
+    need_arrays("max_unpool", values, indices)
+    need_floating("max_unpool", values)
+    plane, indices = math.prod(sizes), own_index(indices)
+    if not plane:
+        return np.zeros((*values.shape[: values.ndim - len(sizes)], *sizes), values.dtype)
+    if indices.size and (indices.min() < 0 or indices.max() >= plane):
+        wrong = int(indices.max() if indices.max() >= plane else indices.min())
+        found = "x".join(map(str, sizes))
+        raise RuntimeError(
+            f"Found an invalid max index: {wrong} (output volumes are of size {found})"
+        )
+    lead = values.shape[: values.ndim - len(sizes)]
+    planes = math.prod(lead)
+    count = math.prod(values.shape[values.ndim - len(sizes) :])
+    result = np.zeros((planes, plane), values.dtype)
+    result[np.arange(planes)[:, None], indices.reshape(planes, count)] = values.reshape(
+        planes, count
+    )
+    return result.reshape(*lead, *sizes)
+
+
+def _max_unpool_meta(values: Array, indices: Array, sizes: Sizes) -> Spec:
+    return (*values.shape[: values.ndim - len(sizes)], *sizes), values.dtype
+
+
+max_unpool = define("max_unpool", _max_unpool, meta=_max_unpool_meta)
+derive("max_unpool", lambda g, _out, _values, indices, sizes: run(_take, g, indices, sizes))
 
 
 # -- maximum over parts of any size ----------------------------------------------------------------

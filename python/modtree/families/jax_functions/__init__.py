@@ -26,7 +26,6 @@ from modtree.families.jax_functions.sampling import *
 from modtree.families.jax_functions.selection import *
 from modtree.families.jax_functions.sequence_loss import *
 from modtree.families.jax_functions.shapes import *
-from modtree.families.jax_functions.unpooling import *
 from modtree.families.jax_functions.vision import *
 
 # Written out: checkers do not read a sum of the parts' lists.

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pooling of jax arrays: windows by ``lax.reduce_window``, parts by small matrices."""
+"""Pooling of jax arrays: windows by ``lax.reduce_window``, parts by small matrices; and max pooling
+undone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -38,6 +41,9 @@ __all__ = [
     "max_pool2d_with_indices",
     "max_pool3d",
     "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
 ]
 
 
@@ -201,6 +207,47 @@ def _adaptive_max_pool(n: int, input: Array, output_size: Any, return_indices: b
     return (found, indices) if return_indices else found
 
 
+# -- pooling undone -------------------------------------------------------------------------------
+
+
+def _max_unpool(
+    n: int,
+    input: Array,
+    indices: Array,
+    kernel_size: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    output_size: Sequence[int] | None,
+) -> Array:
+    name = f"max_unpool{n}d"
+    x, has_batch = batched(name, input, n)
+    if indices.shape != input.shape:
+        raise RuntimeError(
+            f"{name}(): expected shape of indices to be that of the input ({list(input.shape)}) "
+            f"but got {list(indices.shape)}"
+        )
+    kernel = each(kernel_size, n)
+    steps = kernel if stride is None else each(stride, n)
+    pads = each(padding, n)
+    usual = [
+        (size - 1) * s - 2 * p + k
+        for size, s, p, k in zip(x.shape[2:], steps, pads, kernel, strict=True)
+    ]
+    sizes = usual if output_size is None else list(output_size)[-n:]
+    for wanted, middle, s in zip(sizes, usual, steps, strict=True):
+        if output_size is not None and not middle - s < wanted < middle + s:
+            raise ValueError(
+                f"{name}(): expected an output_size within a stride of {usual}, got {sizes}"
+            )
+    batch, channels = x.shape[:2]
+    flat = jnp.zeros((batch, channels, math.prod(sizes)), x.dtype)
+    places = jnp.asarray(indices).reshape(batch, channels, -1)
+    index = (*jnp.ogrid[:batch, :channels, :1][:2], places)
+    flat = flat.at[index].set(x.reshape(places.shape))
+    result = flat.reshape(batch, channels, *sizes)
+    return result if has_batch else result[0]
+
+
 # -- under their names -----------------------------------------------------------------------------
 
 
@@ -237,6 +284,20 @@ def _make_avg_pool(n: int) -> Any:
     return avg_pool
 
 
+def _make_max_unpool(n: int) -> Any:
+    def max_unpool(
+        input: Array,
+        indices: Array,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Array:
+        return _max_unpool(n, input, indices, kernel_size, stride, padding, output_size)
+
+    return max_unpool
+
+
 def _make_adaptive_avg_pool(n: int) -> Any:
     def adaptive_avg_pool(input: Array, output_size: Any) -> Array:
         return _adaptive_avg_pool(n, input, output_size)
@@ -256,6 +317,7 @@ max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (
     _make_max_pool(n, True) for n in (1, 2, 3)
 )
 avg_pool1d, avg_pool2d, avg_pool3d = map(_make_avg_pool, (1, 2, 3))
+max_unpool1d, max_unpool2d, max_unpool3d = map(_make_max_unpool, (1, 2, 3))
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(
     _make_adaptive_avg_pool, (1, 2, 3)
 )

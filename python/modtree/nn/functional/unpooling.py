@@ -4,19 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from modtree._argument_types import Ints
 from modtree._C import as_tuple
-from modtree._ops import unpool as unpool_ops
+from modtree._ops import pool as pool_ops
 from modtree._tensor.tensor import Tensor
-from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes
+from modtree.nn.functional._common import Sizes, for_axes, named, need_tensor, pool_sizes
 
 __all__ = [
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
 ]
+
+
+if TYPE_CHECKING:
+
+    class _MaxUnpool(Protocol):
+        def __call__(
+            self,
+            input: Tensor,
+            indices: Tensor,
+            kernel_size: Ints,
+            stride: Ints | None = None,
+            padding: Ints = 0,
+            output_size: Sequence[int] | None = None,
+        ) -> Tensor: ...
 
 
 def _unpooled_sizes(
@@ -97,68 +111,34 @@ def _max_unpool(
         raise ValueError(
             f"{name}(): expected sizes of at least 0 for the result, got {list(sizes)}"
         )
-    return unpool_ops.max_unpool(input, indices, sizes)
+    return pool_ops.max_unpool(input, indices, sizes)
 
 
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Puts maxima back where :func:`max_pool1d` found them; see :func:`max_unpool2d`.
+_MAX_UNPOOL = """Puts maxima back where :func:`max_pool{n}d` found them; everything else is zero.
 
     Args:
-        input: (N, C, L), or without N.
+        input: (N, C, {sizes}), or without N.
         indices: Where each value goes, of the same shape, as ``return_indices=True`` gives them.
         kernel_size: Extent of a window of the pooling.
         stride: Distance of its windows; by default their extent.
         padding: Its padding.
-        output_size: The size before the pooling, where several give the same after it.
-    """
-    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
-
-
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Puts maxima back where :func:`max_pool2d` found them; everything else is zero.
-
-    Args:
-        input: (N, C, H, W), or without N.
-        indices: Where each value goes, of the same shape, as ``return_indices=True`` gives them.
-        kernel_size: Extent of a window of the pooling.
-        stride: Distance of its windows; by default their extent.
-        padding: Its padding.
-        output_size: The size before the pooling, (H, W) or with N and C, where several give the
+        output_size: The size before the pooling, ({sizes}) or with N and C, where several give the
             same after it.
     """
-    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Ints,
-    stride: Ints | None = None,
-    padding: Ints = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Puts maxima back where :func:`max_pool3d` found them; see :func:`max_unpool2d`.
+def _make_max_unpool(n: int) -> _MaxUnpool:
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        return _max_unpool(n, input, indices, kernel_size, stride, padding, output_size)
 
-    Args:
-        input: (N, C, D, H, W), or without N.
-        indices: Where each value goes, of the same shape, as ``return_indices=True`` gives them.
-        kernel_size: Extent of a window of the pooling.
-        stride: Distance of its windows; by default their extent.
-        padding: Its padding.
-        output_size: The size before the pooling, (D, H, W) or with N and C.
-    """
-    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
+    return named(max_unpool, f"max_unpool{n}d", for_axes(n, _MAX_UNPOOL))
+
+
+max_unpool1d, max_unpool2d, max_unpool3d = map(_make_max_unpool, (1, 2, 3))
