@@ -7,7 +7,7 @@ from modtree import _launch
 
 _launch.become_the_program()  # where this process is `modtree run`, in place of all that follows
 
-from modtree import _imports, _moved  # noqa: F401  # old names of private modules
+from modtree import _imports
 from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F401
 
 # fmt: off

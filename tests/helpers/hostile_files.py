@@ -14,7 +14,7 @@ import zipfile
 ARRAY = b"numpy._core.multiarray _reconstruct"
 BUFFER = b"numpy._core.numeric _frombuffer"
 SCALAR = b"numpy._core.multiarray scalar"
-TENSOR = b"modtree.tensor Tensor"
+TENSOR = b"modtree Tensor"
 
 
 def value(obj):
@@ -55,7 +55,7 @@ def buffer(data, kind, shape, order="C", *more):
 
 
 def tensor(inner, kind=TENSOR, requires_grad=False):
-    return call(b"modtree.tensor _rebuild", name(kind), inner, value(requires_grad))
+    return call(b"modtree._tensor.tensor _rebuild", name(kind), inner, value(requires_grad))
 
 
 ONES = array((2,), F4, struct.pack("<2f", 1, 1))

@@ -15,7 +15,7 @@ PACKAGE = Path(modtree.__file__).parent
 # From bottom to top; a file may import from its own layer and from those below it. The longest name
 # that fits decides.
 LAYERS = (
-    ("_imports", "_launch", "_moved", "_patterns", "_pytree", "_strides", "_type_names"),
+    ("_imports", "_launch", "_patterns", "_pytree", "_strides", "_type_names"),
     # the module system
     ("core", "__future__"),
     # torch programs, files and what looks at models: on the core and on tensors of any family

@@ -85,7 +85,7 @@ def test_reload_of_the_package():
 
 @pytest.mark.parametrize(
     "name",
-    ["_module.module", "_tensor.parameter", "_tensor.tensor", "_tensor.devices", "families.numpy"],
+    ["core.module", "_tensor.parameter", "_tensor.tensor", "_tensor.devices", "families.numpy"],
 )
 def test_what_native_code_holds_is_not_executed_twice(name):
     run(f"""
@@ -113,7 +113,7 @@ def test_what_native_code_holds_is_not_executed_twice(name):
 
 def test_the_parts_that_only_use_it_can_be_reloaded():
     run("""
-        for name in ("families", "nn", "serialization", "_module.hooks"):
+        for name in ("families", "nn", "serialization", "core.hooks"):
             importlib.reload(importlib.import_module(f"modtree.{name}"))
             check()
     """)

@@ -239,26 +239,6 @@ def test_threads_that_are_the_first_to_need_the_numpy_side():
     """)
 
 
-def test_old_names_of_private_modules_find_the_new_ones():
-    modules = loaded("""
-        import modtree._module.loading.report as old, modtree._inspection.check
-        import modtree.core.loading.report as new, modtree.inspection.check
-        from modtree._module.parameter import _rebuild_parameter
-        from modtree.nn.lazy import LazyModuleMixin
-
-        assert old is new and old.__name__ == "modtree.core.loading.report"
-        assert modtree._inspection.check is modtree.inspection.check
-        assert _rebuild_parameter.__module__ == "modtree._tensor.parameter"
-        for absent in ("modtree._module.nothing", "modtree._modul", "modtree.nn.lazy.more"):
-            try:
-                __import__(absent)
-            except ModuleNotFoundError as error:
-                continue
-            raise AssertionError(absent)
-    """)
-    assert "modtree._module" in modules
-
-
 def test_pickles_find_functions_that_have_moved():
     loaded("""
         import pickle

@@ -140,9 +140,9 @@ NAMES = {
         "copyreg _reconstructor",
         "copy_reg _reconstructor",
         "modtree.serialization load",
-        "modtree.tensor Tensor.__init__",
-        "modtree.tensor np",
-        "modtree.parameter _rebuild_buffer",
+        "modtree._tensor.tensor Tensor.__init__",
+        "modtree._tensor.tensor np",
+        "modtree._tensor.parameter _rebuild_buffer",
         "modtree.nn Linear",
         "torch load",
         "torch._utils _rebuild_qtensor",
@@ -153,8 +153,8 @@ NAMES = {
     ]
 }
 NAMES["a name with dots on the stack"] = (
-    value("modtree.tensor") + value("Tensor.detach") + b"\x93",
-    outside("modtree.tensor.Tensor.detach"),
+    value("modtree._tensor.tensor") + value("Tensor.detach") + b"\x93",
+    outside("modtree._tensor.tensor.Tensor.detach"),
 )
 NAMES["names that are no text"] = (b"NN\x93", DAMAGED + "a name that is not text")
 NAMES["a name without end"] = (b"c" + b"a" * 5000 + b"\nx\n", DAMAGED + "a long line")
@@ -275,15 +275,15 @@ UNFINISHED = {
 
 STATES = {
     "of a function": (
-        name(b"modtree.tensor _rebuild") + value({"__code__": 1}) + b"b",
+        name(b"modtree._tensor.tensor _rebuild") + value({"__code__": 1}) + b"b",
         outside("a state for method"),
     ),
     "of slots": (
-        name(b"modtree.tensor _rebuild") + value((None, {"__defaults__": ()})) + b"b",
+        name(b"modtree._tensor.tensor _rebuild") + value((None, {"__defaults__": ()})) + b"b",
         outside("a state for method"),
     ),
     "of a class": (
-        name(b"modtree.tensor Tensor") + value({"detach": 1}) + b"b",
+        name(b"modtree Tensor") + value({"detach": 1}) + b"b",
         outside("a state for type"),
     ),
     "of a set": (b"\x8f" + value({"a": 1}) + b"b", outside("a state for set")),
@@ -355,7 +355,7 @@ CALLS = {
         "the file makes an OrderedDict of what are not pairs",
     ),
     "a defaultdict of a function": (
-        call(b"collections defaultdict", name(b"modtree.tensor _rebuild")),
+        call(b"collections defaultdict", name(b"modtree._tensor.tensor _rebuild")),
         DAMAGED + "a defaultdict",
     ),
     "a complex number of text": (
@@ -387,25 +387,25 @@ CALLS = {
     "a call of a list": (b"])R", outside("a call of list")),
     "a call of a tensor": (tensor(ONES) + b")R", outside("a call of Tensor")),
     "a call of a class of tensors": (
-        name(b"modtree.tensor Tensor") + value((1 << 40,)) + b"R",
+        name(b"modtree Tensor") + value((1 << 40,)) + b"R",
         outside("a call of Tensor"),
     ),
     "a parameter made anew": (
-        name(b"modtree.parameter Parameter") + b")\x81",
+        name(b"modtree.nn.parameter Parameter") + b")\x81",
         outside("a call of Parameter"),
     ),
-    "sizes of text": (call(b"modtree.tensor Size", value(("a",))), DAMAGED + "sizes"),
-    "a device of a list": (call(b"modtree.devices device", b"]"), DAMAGED + "the name of a device"),
+    "sizes of text": (call(b"modtree Size", value(("a",))), DAMAGED + "sizes"),
+    "a device of a list": (call(b"modtree device", b"]"), DAMAGED + "the name of a device"),
     "a device that is not there": (
-        call(b"modtree.devices device", value("cuda:0")),
+        call(b"modtree device", value("cuda:0")),
         "the file contains the device 'cuda:0': Expected one of the device types cpu, meta",
     ),
     "a dtype that is not there": (
-        call(b"modtree.dtypes _dtype_by_name", value("object")),
+        call(b"modtree._tensor.dtypes _dtype_by_name", value("object")),
         DAMAGED + "the name of a dtype",
     ),
     "a dtype by a list": (
-        call(b"modtree.dtypes _dtype_by_name", b"]"),
+        call(b"modtree._tensor.dtypes _dtype_by_name", b"]"),
         DAMAGED + "the name of a dtype",
     ),
     "more arguments than bytes": (
@@ -425,7 +425,7 @@ TENSORS = {
         DAMAGED + "a class that is no class of tensors",
     ),
     "a class of buffers": (
-        tensor(ONES, b"modtree.parameter Buffer"),
+        tensor(ONES, b"modtree.nn.parameter Buffer"),
         DAMAGED + "a class that is no class of tensors",
     ),
     "of a list": (tensor(value([1])), DAMAGED + "a tensor that is not made of an array"),
@@ -447,13 +447,13 @@ TENSORS = {
         DAMAGED + "a tensor of modtree.int64 that requires gradients",
     ),
     "a parameter of an array": (
-        call(b"modtree.parameter _rebuild_parameter", ONES, value(True)),
+        call(b"modtree._tensor.parameter _rebuild_parameter", ONES, value(True)),
         DAMAGED + "a class that is no class of tensors",
     ),
     "a meta tensor without a dtype": (
         call(
-            b"modtree.tensor _rebuild_meta",
-            name(b"modtree.tensor Tensor"),
+            b"modtree._tensor.tensor _rebuild_meta",
+            name(b"modtree Tensor"),
             value((1,)),
             value("f4"),
             value(False),
@@ -462,20 +462,20 @@ TENSORS = {
     ),
     "a meta tensor of bad sizes": (
         call(
-            b"modtree.tensor _rebuild_meta",
-            name(b"modtree.tensor Tensor"),
+            b"modtree._tensor.tensor _rebuild_meta",
+            name(b"modtree Tensor"),
             value((-1,)),
-            call(b"modtree.dtypes _dtype_by_name", value("float32")),
+            call(b"modtree._tensor.dtypes _dtype_by_name", value("float32")),
             value(False),
         ),
         DAMAGED + "(-1,) where sizes belong",
     ),
     "a meta tensor beyond memory": (
         call(
-            b"modtree.tensor _rebuild_meta",
-            name(b"modtree.tensor Tensor"),
+            b"modtree._tensor.tensor _rebuild_meta",
+            name(b"modtree Tensor"),
             value((1 << 40, 1 << 40)),
-            call(b"modtree.dtypes _dtype_by_name", value("float32")),
+            call(b"modtree._tensor.dtypes _dtype_by_name", value("float32")),
             value(False),
         ),
         DAMAGED + "an array that no memory could hold",

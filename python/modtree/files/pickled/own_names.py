@@ -20,8 +20,8 @@ from modtree.files.torch.records import TensorRecord, check_gradient, check_layo
 
 __all__ = ["OwnNames", "made_device", "made_size"]
 
-_PARAMETER = ("modtree._tensor.parameter", "modtree._module.parameter")
-_LAZY = ("modtree._tensor.uninitialized", "modtree._module.uninitialized")
+_PARAMETER = "modtree._tensor.parameter"
+_TENSOR = "modtree._tensor.tensor"
 _UNINITIALIZED = ("UninitializedBuffer", "UninitializedParameter")
 
 
@@ -40,29 +40,25 @@ class OwnNames:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._classes = {id(kind): name for name, kind in builder.classes.items()}
-        table: tuple[tuple[tuple[str, ...], str, Any], ...] = (
-            # The first is today's name; files of earlier versions hold the others.
-            (("modtree", "modtree.devices"), "device", self._device),
-            (("modtree._tensor.dtypes", "modtree.dtypes"), "_dtype_by_name", self._dtype_by_name),
-            ((*_PARAMETER, "modtree.parameter"), "_rebuild_parameter", self._parameter),
-            (_PARAMETER, "_parameter_of_bytes", self._parameter_of_bytes),
-            (_LAZY, "_rebuild_uninitialized", self._uninitialized),
-            (("modtree", "modtree.tensor"), "Size", self._size),
-            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild", self._tensor),
-            (("modtree._tensor.tensor", "modtree.tensor"), "_rebuild_meta", self._meta_tensor),
-            (("jax._src.array",), "_reconstruct_array", self._jax_array),
-            (("modtree.families.jax",), "_rebuild", self._jax_parameter),
-            (("modtree.families.jax",), "_rebuild_key", self._jax_key),
-            (("modtree.families.jax",), "_rebuild_shape", self._jax_shape),
-            (("modtree.families.jax",), "ParameterShape", self._jax_parameter_shape),
-        )
-        self.names = {(module, name): value for modules, name, value in table for module in modules}
-        self.makers = {value: value for _, _, value in table}
+        self.names: dict[tuple[str, str], Any] = {
+            ("modtree", "device"): self._device,
+            ("modtree._tensor.dtypes", "_dtype_by_name"): self._dtype_by_name,
+            (_PARAMETER, "_rebuild_parameter"): self._parameter,
+            (_PARAMETER, "_parameter_of_bytes"): self._parameter_of_bytes,
+            ("modtree._tensor.uninitialized", "_rebuild_uninitialized"): self._uninitialized,
+            ("modtree", "Size"): self._size,
+            (_TENSOR, "_rebuild"): self._tensor,
+            (_TENSOR, "_rebuild_meta"): self._meta_tensor,
+            ("jax._src.array", "_reconstruct_array"): self._jax_array,
+            ("modtree.families.jax", "_rebuild"): self._jax_parameter,
+            ("modtree.families.jax", "_rebuild_key"): self._jax_key,
+            ("modtree.families.jax", "_rebuild_shape"): self._jax_shape,
+            ("modtree.families.jax", "ParameterShape"): self._jax_parameter_shape,
+        }
+        self.makers = {value: value for value in self.names.values()}
         for name, kind in builder.classes.items():
-            homes = ("modtree", "modtree.tensor")
-            if name != "Tensor":
-                homes = ("modtree.nn.parameter", "modtree.parameter")
-            self.names.update({(module, name): kind for module in homes})
+            home = "modtree" if name == "Tensor" else "modtree.nn.parameter"
+            self.names[home, name] = kind
         self.builders = dict.fromkeys(builder.with_state, builder.set_attributes)
 
     def _kind(self, kind: Any, *expected: str) -> str:
