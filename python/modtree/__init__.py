@@ -13,7 +13,7 @@ from modtree._C import __version__, _has_compatible_shallow_copy_type  # noqa: F
 # fmt: off
 __all__ = [
     # modules
-    "accelerator", "amp", "autograd", "backends", "checkpoints", "compiler", "cpu", "cuda",
+    "accelerator", "amp", "autograd", "backends", "checkpoints", "compiler", "cuda",
     "distributed", "distributions", "families", "func", "functional", "hub", "jit", "linalg",
     "mps", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization",
     "types", "utils", "version", "xpu",

@@ -7,9 +7,10 @@ Modules that are above the tensor import this file, and those below it only for 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+from typing import IO, Any, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from modtree._tensor.tensor import Tensor
 __all__ = [
     "DType",
     "Device",
+    "FileLike",
     "Generator",
     "Index",
     "Ints",
@@ -47,6 +49,7 @@ Ints: TypeAlias = int | Sequence[int]
 Tensors: TypeAlias = Sequence[Tensor]
 DType: TypeAlias = dtype | np.dtype[Any] | type[Any] | str
 Device: TypeAlias = device | str
+FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 _IndexItem: TypeAlias = (
     None | SupportsIndex | slice | EllipsisType | Tensor | np.ndarray[Any, Any] | Sequence[Any]

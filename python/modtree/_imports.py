@@ -13,11 +13,11 @@ import opcode
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
 
-from modtree import _C
+from modtree import _C, _paths
 
 __all__ = [
     "absent",
@@ -115,49 +115,75 @@ def name_by_public_path(module: str, public: list[str]) -> None:
                 value.__module__ = module
 
 
-def absent(module: ModuleType, name: str, frame: Any, reason: str = LISTED) -> Exception:
+def absent(module: ModuleType, name: str, frame: Any) -> Exception:
     """What to raise for a name that a module does not have.
 
     Args:
         module: The module.
         name: The name.
         frame: What asked for it.
-        reason: What the message ends with.
     """
     if _is_import_from(frame):
         file = getattr(module, "__file__", None)
         place = f"{module.__name__!r} ({file or 'unknown location'})"
-        text = f"cannot import name {name!r} from {place}; {reason}"
+        text = f"cannot import name {name!r} from {place}; {LISTED}"
         return ImportError(text, name=module.__name__, path=file)
-    text = f"module {module.__name__!r} has no attribute {name!r}; {reason}"
+    text = f"module {module.__name__!r} has no attribute {name!r}; {LISTED}"
     return AttributeError(text, name=name, obj=module)
 
 
-def answer_for_missing(module: str, submodules: tuple[str, ...] = (), reason: str = LISTED) -> None:
+def answer_for_missing(module: str, submodules: tuple[str, ...] = ()) -> None:
     """Gives a module what to answer for a name that it does not have.
 
-    A submodule that few programs need is imported when it is first asked for. Every other name is
-    CPython's AttributeError, in ``from ... import`` its ImportError, with the address of the list
-    of what is absent. The function enters the module at run time, where type checkers do not see
-    it: to them every name would be there.
+    A submodule that few programs need, and each that is a row of ``_paths``, is imported when it
+    is first asked for. Every other name is CPython's AttributeError, in ``from ... import`` its
+    ImportError, with the address of the list of what is absent. The function enters the module at
+    run time, where type checkers do not see it: to them every name would be there.
 
     Args:
         module: The name of the module.
         submodules: What to import on first use.
-        reason: What the message ends with.
     """
     there = sys.modules[module]
     if "__getattr__" in vars(there):  # it has an answer of its own
         return
 
     def __getattr__(name: str) -> Any:
-        if name in submodules:
-            return importlib.import_module(f"{module}.{name}")
-        raise absent(there, name, sys._getframe(1), reason)
+        full_name = f"{module}.{name}"
+        if name in submodules or full_name in _paths.ROWS:
+            return importlib.import_module(full_name)
+        raise absent(there, name, sys._getframe(1))
 
     answer: Callable[[str], Any] = __getattr__
     answer.__module__ = module
     vars(there)["__getattr__"] = answer
+
+
+class _RowFinder:
+    """Finds and fills the modules that are rows of ``_paths``. Comes first: the stubs of some are
+    in folders, which other finders would take for packages.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name not in _paths.ROWS:
+            return None
+        loader: Any = self
+        has_rows = any(row.startswith(f"{name}.") for row in _paths.ROWS)
+        return ModuleSpec(name, loader, origin=_paths.__file__, is_package=has_rows)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = module.__name__
+        for group in _paths.ROWS[path]:
+            vars(module).update(group.contents(path))
+        rows = [row for row in _paths.ROWS if row.rpartition(".")[0] == path]
+        public = [name for name in vars(module) if not name.startswith("_")]
+        vars(module)["__all__"] = sorted([*public, *(row.rpartition(".")[2] for row in rows)])
+        module.__file__ = _paths.__file__
+        module.__doc__ = f"torch{path.removeprefix('modtree')} in modtree: a row of modtree._paths."
+        answer_for_missing(path)
 
 
 def answer_lazily(module: str, homes: Mapping[str, str], others: str) -> None:
@@ -181,7 +207,7 @@ def answer_lazily(module: str, homes: Mapping[str, str], others: str) -> None:
         if name in there.__all__ and name not in _LIGHT:
             need_numpy_side()
         full_name = f"{module}.{name}"
-        if PathFinder.find_spec(full_name, there.__path__) is not None:
+        if full_name in _paths.ROWS or PathFinder.find_spec(full_name, there.__path__) is not None:
             with _first_use:
                 return importlib.import_module(full_name)
         if name in there.__all__:
@@ -221,6 +247,7 @@ def _restore() -> None:
     sys.modules.update(known)
 
 
+sys.meta_path.insert(0, _RowFinder())
 # Before anything else of a second import can run: what it imports from here on is there already,
 # the package itself too.
 _restore()

@@ -32,7 +32,6 @@ _HOMES = (
     "_tensor.settings",
     "_tensor.tensor",
     "_tensor.typed",
-    "amp",
     "autograd.anomaly_mode",
     "nn.functional.at_top",
     "serialization",
@@ -41,7 +40,9 @@ _HOMES = (
 
 #: Names that are called otherwise, or that come alone.
 _OTHERS = {
-    "OutOfMemoryError": ("modtree.cuda", "OutOfMemoryError"),
+    "GradScaler": ("modtree._absent", "GradScaler"),
+    "OutOfMemoryError": ("modtree._absent", "OutOfMemoryError"),
+    "autocast": ("modtree._absent", "autocast"),
     "promote_types": ("modtree._C", "_promote_types"),
     "result_type": ("modtree._C", "_result_type"),
 }

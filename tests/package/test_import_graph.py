@@ -15,9 +15,9 @@ PACKAGE = Path(modtree.__file__).parent
 # From bottom to top; a file may import from its own layer and from those below it. The longest name
 # that fits decides.
 LAYERS = (
-    ("_imports", "_launch", "_patterns", "_pytree", "_strides", "_type_names"),
+    ("_imports", "_launch", "_paths", "_patterns", "_pytree", "_strides", "_type_names"),
     # the module system
-    ("core", "__future__"),
+    ("core",),
     # torch programs, files and what looks at models: on the core and on tensors of any family
     ("families", "families.conversion", "families.jax", "families.torch"),
     ("dropin",),
@@ -62,23 +62,14 @@ LAYERS = (
     ),
     ("jax",),
     (
-        "amp",
-        "backends",
-        "cuda",
-        "distributed",
+        "_absent",
         "distributions",
         "func",
-        "functional",
-        "hub",
-        "jit",
         "linalg",
         "optim",
-        "profiler",
         "random",
         "serialization",
-        "types",
         "utils",
-        "version",
     ),
     ("",),
 )

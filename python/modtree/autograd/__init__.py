@@ -45,4 +45,4 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-_imports.answer_for_missing(__name__, ("grad_mode", "profiler"))
+_imports.answer_for_missing(__name__)

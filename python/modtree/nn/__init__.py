@@ -339,4 +339,4 @@ __all__ = [
     "utils",
 ]
 
-_imports.answer_for_missing(__name__, ("common_types", "modules", "parallel"))
+_imports.answer_for_missing(__name__, ("common_types",))

@@ -39,4 +39,4 @@ __all__ = [
     "swa_utils",
 ]
 
-_imports.answer_for_missing(__name__, ("adadelta", "adamax", "adamw", "nadam", "radam"))
+_imports.answer_for_missing(__name__)

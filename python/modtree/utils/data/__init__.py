@@ -49,4 +49,4 @@ __all__ = [
     "random_split",
 ]
 
-_imports.answer_for_missing(__name__, ("_utils",))
+_imports.answer_for_missing(__name__)

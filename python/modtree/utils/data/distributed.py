@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Any, TypeVar
 
-from modtree import distributed
 from modtree._tensor.random import Generator
 from modtree._tensor.random_creation import randperm
 from modtree.utils.data.sampler import Sampler
@@ -43,8 +42,8 @@ class DistributedSampler(Sampler[_T_co]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        self.num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
-        self.rank = distributed.get_rank() if rank is None else rank
+        self.num_replicas = 1 if num_replicas is None else num_replicas
+        self.rank = 0 if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(
                 f"Invalid rank {self.rank}, rank should be in the interval "

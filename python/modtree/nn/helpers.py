@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Numbers as tuples, one for each axis."""
+"""Helpers that programs import from torch's files of layers: numbers as tuples, indented text."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any
 
+from modtree import _imports
 from modtree._C import as_tuple
-from modtree.nn.utils.prefix import consume_prefix_in_state_dict_if_present
+from modtree.core import module
 
-__all__ = [
-    "_list_with_default",
-    "_ntuple",
-    "_pair",
-    "_quadruple",
-    "_reverse_repeat_tuple",
-    "_single",
-    "_triple",
-    "consume_prefix_in_state_dict_if_present",
-]
+__all__ = ["global_table"]
+
+
+def global_table(name: str) -> Any:
+    """What ``nn.modules.module`` answers for a name that it does not hold: the tables of hooks of
+    all modules, one of which is bound anew when a hook is registered.
+    """
+    if name.startswith("_global_"):
+        return getattr(module, name)
+    raise _imports.absent(sys.modules["modtree.nn.modules.module"], name, sys._getframe(1))
+
+
+def _addindent(s_: str, numSpaces: int) -> str:
+    """The text with all lines but the first moved to the right."""
+    return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
