@@ -29,7 +29,11 @@ from helpers.checkpoint_formats import (
 )
 
 SCRIPT = Path(__file__).parents[1] / "isolated" / "read_mutated_formats.py"
-NEEDED = {"memory": ("fsspec",), **dict.fromkeys(MADE_BY_TORCH, ("torch",))}
+NEEDED = {
+    "memory": ("fsspec",),
+    "http": ("fsspec", "aiohttp"),
+    **dict.fromkeys(MADE_BY_TORCH, ("torch",)),
+}
 COUNT = int(os.environ.get("MODTREE_MUTATIONS", "60"))
 
 

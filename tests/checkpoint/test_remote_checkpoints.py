@@ -5,6 +5,7 @@ and a server that lies, stops or sends without end gives an error that names the
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -133,7 +134,7 @@ def test_redirects_are_followed(code, server, tmp_path):
 def test_a_redirect_to_a_file_of_this_machine(server, tmp_path):
     (tmp_path / "secret").write_bytes(b"x")
     server.answer = lambda handler, *_: handler.reply(302, b"", {"Location": f"file://{tmp_path}"})
-    with pytest.raises(OSError, match="Redirection to url 'file:"):
+    with pytest.raises(OSError, match="NonHttpUrlRedirect"):
         mt.load_file(server.add("file", b"x"))
 
 
@@ -189,13 +190,13 @@ def test_a_server_without_ranges_is_said_once(server, tmp_path, capsys):
     server.ranges = False
     with pytest.warns(UserWarning, match=rf"{address}: the server does not serve ranges"):
         assert_same(mt.load_file(address), state)
-    assert server.sent == len(data)
+    assert len(server.requests) == 2  # for a range, and for the whole
     assert main(["inspect", address]) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"modtree inspect: {address}: the server does not serve ranges, so that the whole file of "
         f"{len(data):,} bytes is copied to a temporary one first"
     ]
-    assert server.sent == 2 * len(data)
+    assert len(server.requests) == 4
 
 
 def test_a_small_file_comes_whole_without_a_word(server):
@@ -278,7 +279,8 @@ def test_a_failure_that_stays_ends_after_a_few_attempts(failure, server, capsys)
     address = server.add("file", b"x")
     with pytest.raises(RemoteError, match="tried 4 times") as caught:
         mt.load_file(address)
-    assert caught.value.filename == address and len(server.requests) == 4
+    assert caught.value.filename == address
+    assert len(server.requests) in (4, 8)  # aiohttp itself asks a server again that hangs up
     assert main(["inspect", address]) == 2
     assert capsys.readouterr().err.startswith(f"modtree inspect: {address}: ")
 
@@ -336,6 +338,17 @@ def test_without_fsspec_the_error_says_what_to_install(monkeypatch, capsys):
         "modtree inspect: s3://bucket/model.safetensors: reading s3:// takes the package fsspec: "
         "pip install 'modtree[url]'\n"
     )
+
+
+@pytest.mark.parametrize("package", ["fsspec.core", "aiohttp"])
+@needs("fsspec", "aiohttp")
+def test_without_the_packages_of_the_web_the_error_says_what_to_install(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    registry = importlib.import_module("fsspec.registry")
+    monkeypatch.setattr(registry, "_registry", {})
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
+    with pytest.raises(CheckpointError, match=r"reading https:// takes .* 'modtree\[url\]'"):
+        mt.load_file("https://host/model.safetensors")
 
 
 @needs("fsspec")

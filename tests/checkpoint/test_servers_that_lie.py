@@ -11,6 +11,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.needs import needs
 from helpers.remote_checkpoints import KINDS, LARGE, busy, file_of, state_of
 
 import modtree as mt
@@ -188,6 +189,7 @@ def test_an_empty_file(server):
         mt.load_file(server.add("file", b""))
 
 
+@needs("fsspec", "aiohttp")
 @pytest.mark.parametrize("address", ["http://", "http://127.0.0.1:1/x", "http://[::1", "http:///x",
                                      "http://127.0.0.1:99999/x", "https://127.0.0.1:1/x",
                                      "http://nowhere.invalid/x", "http://ho st/x",

@@ -24,6 +24,7 @@ PACKAGES = {
     "ml_dtypes": "bfloat16 and float8 in NumPy",
     "safetensors": "the library, compared with modtree's reader and writer",
     "fsspec": "addresses as files",
+    "aiohttp": "addresses of the web",
     "xdist": "workers of pytest, which `modtree run` has to survive",
     "accelerate": "sharded checkpoints",
     "coverage": "a launcher in front of `modtree run`",

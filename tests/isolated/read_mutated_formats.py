@@ -33,7 +33,7 @@ import modtree as mt  # noqa: E402
 from modtree import cli  # noqa: E402
 from modtree.files.checkpoint.base import CheckpointError  # noqa: E402
 from modtree.files.checkpoint.reader import open_checkpoint  # noqa: E402
-from modtree.files.sources import patience  # noqa: E402
+from modtree.files.sources import addresses  # noqa: E402
 
 ALARM = 120  # seconds, after which something does not end
 # Beyond what the process has. Without the GIL each thread has an allocator of its own, and one that
@@ -194,8 +194,8 @@ def limit_memory():
 
 
 def main(first, count, place, valid):
-    patience._PAUSE = 0.0
-    patience._TIMEOUT = patience._GRACE = 0.3
+    addresses._PAUSE = 0.0
+    addresses._SILENCE = addresses._LONGEST = 0.3
     warnings.simplefilter("ignore")
     with serving() as server:
         places = {"http": Http(server), "memory": Memory()}

@@ -7,7 +7,7 @@ import errno
 import os
 import re
 
-__all__ = ["RemoteError", "is_address", "missing", "refused_access", "shown_name"]
+__all__ = ["RemoteError", "is_address", "is_http", "missing", "refused_access", "shown_name"]
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 _PRIVATE = re.compile(r"(?<=://)[^/?#@]*@|(?<=\?).*", re.DOTALL)
@@ -26,6 +26,11 @@ class RemoteError(OSError):
 def is_address(text: str) -> bool:
     """True for an address such as ``https://...``, and for the chains of fsspec."""
     return _ADDRESS.match(text) is not None
+
+
+def is_http(address: str) -> bool:
+    """True for the address of a web server."""
+    return address[:8].lower().startswith(("http://", "https://"))
 
 
 def shown_name(name: str) -> str:

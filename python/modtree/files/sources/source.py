@@ -16,7 +16,7 @@ from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.mapped import open_regular
-from modtree.files.sources.errors import is_address, shown_name
+from modtree.files.sources.errors import is_address, is_http, shown_name
 from modtree.files.sources.stores import BytesStore, FileStore, Store, copied, open_store
 
 __all__ = [
@@ -104,7 +104,7 @@ class AddressSource(_StoreSource):
             urllib.parse.urlsplit(address)
         except ValueError as error:
             raise CheckpointError(f"not an address: {error}", self.name) from None
-        self._is_http = address[:8].lower().startswith(("http://", "https://"))
+        self._is_http = is_http(address)
 
     @property
     def names_a_folder(self) -> bool:
@@ -112,9 +112,8 @@ class AddressSource(_StoreSource):
         return urllib.parse.urlsplit(self._address).path.endswith("/")
 
     def _found(self) -> Store:
-        name = "http" if self._is_http else "by_fsspec"
-        module = importlib.import_module(f"modtree.files.sources.{name}")
-        store: Store = module.store_of(self._address)
+        addresses = importlib.import_module("modtree.files.sources.addresses")  # few need it
+        store: Store = addresses.store_of(self._address)
         return store
 
     def beside(self, name: str) -> AddressSource:
