@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Container, Sequence
 from typing import Any
@@ -29,7 +30,6 @@ COMMANDS = {
     "verify": "check that a checkpoint is whole, and fits a model",
     "summary": "show the tree of a model",
     "bench": "time the operations on module trees on this machine",
-    "completion": "print a script that completes these commands in a shell",
 }
 
 _EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns the exit status.
     """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what the command may go on with
+        typed = os.environ.get("COMP_LINE", "").split()
+        importlib.import_module("argcomplete").autocomplete(make_parser(typed[1:2]))
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = make_parser(given[:1])
     if given[:1] == ["run"]:  # the words, the errors and the output are the program's own
