@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench``: measures, prints the tables, writes JSON and a plot."""
+"""``python -m bench``: measures, prints the tables, writes JSON."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from . import (  # noqa: E402
     bench_tree,
     growth,
     micro,
-    plot,
     tree_calls,
-    tree_edits,
-    tree_held,
     trees,
 )
 from .common import (  # noqa: E402
@@ -31,18 +28,19 @@ from .common import (  # noqa: E402
     OURS_TORCH,
     ROOT,
     TORCH,
+    Measured,
     Result,
     Row,
     machine,
+    measure_in_processes,
     table,
     time_row,
     to_json,
     write_json,
 )
-from .processes import Measured, measure_in_processes  # noqa: E402
 
 _BASES = ("call",)  # rows that budgets of others name
-PARTS = ("module", "experts", "held", "resnet50", "calls", "chain900", "editing", "growth")
+PARTS = ("module", "experts", "held", "calls", "chain900", "growth")
 LIBRARIES = (OURS, OURS_TORCH, TORCH)
 
 
@@ -83,7 +81,7 @@ def _arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         default=ROOT / "build" / "bench",
-        help="folder for bench.json and bench.png",
+        help="folder for bench.json",
     )
     # Of a process that measures: where it leaves what it has found.
     parser.add_argument("--record", type=Path, help=argparse.SUPPRESS)
@@ -128,16 +126,11 @@ def _measure(options: argparse.Namespace) -> Measured:
         "module": (micro.rows, "A single module"),
         "experts": (bench_tree.expert_rows, "The expert tree: 15,862 modules, 47,092 parameters"),
         "held": (
-            tree_held.held_rows,
+            bench_tree.held_rows,
             "Trees whose leaves and modules other lists hold, and a net of 990 parameters",
-        ),
-        "resnet50": (
-            bench_tree.resnet_rows,
-            "The shape of ResNet-50: 151 modules, 320 tensors; 20 calls in a row",
         ),
         "calls": (tree_calls.call_rows, "What a call costs, by the size of the net"),
         "chain900": (tree_calls.chain_rows, "A chain of 900 modules with one parameter each"),
-        "editing": (tree_edits.edit_rows, "Finding, observing and replacing; 20,006 modules"),
     }
     measured = Measured()
     for part, (build, title) in builders.items():
@@ -171,11 +164,6 @@ def main() -> int:
 
     write_json(options.out / "bench.json", record)
     print(f"\nwrote {options.out / 'bench.json'}")
-    try:
-        plot.draw(record, options.out / "bench.png")
-        print(f"wrote {options.out / 'bench.png'}")
-    except ImportError as error:
-        print(f"no plot: {error} (pip install '.[bench]')")
 
     verdicts = [(r, *v) for r in results for v in r.verdicts()]
     missed = [v for v in verdicts if not v[3]]

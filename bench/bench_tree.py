@@ -9,6 +9,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from . import trees
 from .common import CALLS, FLOOR, OURS_TORCH, TORCH, TORCH_FLOOR, Budget, Row
 from .tree_changes import construction, copies, whole
 from .trees import Side
+
+SMALL = 496  # modules: 990 parameters
 
 
 class Walked:
@@ -207,20 +210,33 @@ def loads(w: Walked) -> Iterator[Row]:
     yield _assigning(w)
 
 
-def tree_rows(w: Walked, first: bool) -> Iterator[Row]:
-    """All of these; with ``first``, those of a tree that was just built too."""
-    yield from walks(w, first)
+def expert_rows(sides: list[Side]) -> Iterator[Row]:
+    """All of these, of the expert tree."""
+    w = Walked("experts", trees.expert_tree, sides)
+    yield construction(w)
+    yield from walks(w, first=True)
     yield from state_dicts(w)
     yield from loads(w)
-    yield from whole(w, once=first)
+    yield from whole(w)
     yield from copies(w)
 
 
-def expert_rows(sides: list[Side]) -> Iterator[Row]:
-    w = Walked("experts", trees.expert_tree, sides)
-    return itertools.chain([construction(w)], tree_rows(w, first=True))
+def _held(w: Walked) -> Iterator[Row]:
+    """The rows of the tree, with a list of each side's parameters and one of its modules."""
+    kept = [(list(m.parameters()), list(m.modules())) for m in w.trees.values()]
+    for row in walks(w, first=False):
+        yield replace(row, key=row.key.replace(".repeated", ".held"), title=f"{row.title}, held")
+    del kept  # not before the last row was measured
 
 
-def resnet_rows(sides: list[Side]) -> Iterator[Row]:
-    rows = tree_rows(Walked("resnet50", trees.resnet50, sides), first=False)
-    return (row.in_a_row(CALLS) for row in rows)
+def held_rows(sides: list[Side]) -> Iterator[Row]:
+    """The expert tree held, then the small net free and held.
+
+    An optimizer, an average of the weights and lists of layers hold leaves and modules in every
+    training. The floor of walks of a small net is not memory.
+    """
+    yield from _held(Walked("experts", trees.expert_tree, sides))
+    small = Walked("small", lambda s: trees.pairs(s, SMALL), sides)
+    for row in itertools.chain(walks(small, first=False), _held(small)):
+        title = f"{row.title}, {len(small.leaves)} parameters"
+        yield replace(row, title=title).in_a_row(CALLS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Timing, the record of the machine, and the JSON file that a run writes."""
+"""Timing in one process and in several, the record of the machine, and the JSON of a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import gc
 import importlib.metadata
 import json
 import os
+import pickle
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -353,3 +355,77 @@ def table(results: list[Result], sides: tuple[str, ...] = SIDES) -> str:
         per = result.per if result.unit == "ns" else f"{result.per}, {result.unit}"
         lines.append([result.title, per, *cells, *ratios, spread, _reach(result)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# -- several processes -----------------------------------------------------------------------------
+# Where the objects and the code of a process happen to be in memory makes some operations a third
+# slower or faster, for as long as it lives: one process is one throw of the dice.
+
+
+@dataclass
+class Measured:
+    """What one process measured.
+
+    Attributes:
+        tables: Titles with the rows below them.
+        growth: The points of ``growth.measure``, or None.
+    """
+
+    tables: list[tuple[str, list[Result]]] = field(default_factory=list)
+    growth: list[dict[str, Any]] | None = None
+
+
+def measure_in_processes(arguments: Sequence[str], count: int) -> Measured:
+    """Runs ``python -m bench`` with these arguments ``count`` times, one after the other."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            print(f"process {number + 1} of {count}", file=sys.stderr)
+            path = Path(folder) / f"{number}.pickle"
+            command = [sys.executable, "-m", "bench", *arguments, "--record", str(path)]
+            subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+            found.append(pickle.loads(path.read_bytes()))
+    return merged(found)
+
+
+def merged(found: Sequence[Measured]) -> Measured:
+    """The least value of each side in any process."""
+    tables = []
+    for parts in zip(*(m.tables for m in found), strict=True):
+        rows = [merged_row(same) for same in zip(*(rows for _, rows in parts), strict=True)]
+        tables.append((parts[0][0], rows))
+    if found[0].growth is None:
+        return Measured(tables)
+    points: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for point in (point for m in found for point in m.growth or ()):
+        what = tuple(value for key, value in point.items() if key != "ns")
+        if what not in points or point["ns"] < points[what]["ns"]:
+            points[what] = point
+    return Measured(tables, list(points.values()))
+
+
+def merged_row(results: Sequence[Result]) -> Result:
+    """One row of several processes. A side spreads as much as it does in the least steady process,
+    or as the median of the processes is above the least of them.
+    """
+
+    def least(values: Sequence[dict[str, float]]) -> dict[str, float]:
+        sides = dict.fromkeys(side for v in values for side in v)
+        return {side: min(v[side] for v in values if side in v) for side in sides}
+
+    values = least([r.values for r in results])
+    spread = {}
+    for side, value in values.items():
+        median = statistics.median(r.values[side] for r in results if side in r.values)
+        within = [r.spread[side] for r in results if side in r.spread]
+        spread[side] = max([median / value - 1 if value else 0.0, *within])
+    errors: dict[str, str] = {}
+    for result in results:
+        errors |= result.errors
+    return replace(
+        results[0],
+        values=values,
+        spread=spread if results[0].spread else {},
+        errors=errors,
+        base=least([r.base for r in results]),
+    )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.readme``: writes the tables of the last runs into docs/performance.md, with a
-plot beside it, and six of their rows into README.md.
+"""``python -m bench.readme``: writes the tables of the last runs into docs/performance.md, and six
+of their rows into README.md.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from . import bench_dropin, bench_peers, bench_pythons, bench_shares, plot
+from . import bench_dropin, growth
 from .common import FLOOR, OURS, OURS_TORCH, ROOT, TORCH, TORCH_FLOOR, number, ratio_of
 
-_FRONT, _TREE, _TRAINING, _DROPIN = "bench-front", "bench", "bench-autograd", "bench-dropin"
-_ALL_PEERS, _GROWTH = "bench-peers-all", "bench-peers-growth"
+_FRONT, _TREE, _GROWTH, _DROPIN = "bench-front", "bench", "bench-growth", "bench-dropin"
 
 _TREE_FILE, _DROPIN_FILE = "bench.json", "bench-dropin.json"
-_SHARES, _SHARES_FILE = "bench-shares", "bench-shares.json"
-_PYTHONS, _PYTHONS_FILE = "bench-pythons", "bench-pythons.json"
 
 #: README's rows: what it says of them, the file they come from, and their key or name there.
 _FRONT_ROWS = (
@@ -140,29 +137,6 @@ def text_of(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def training_text_of(record: dict[str, Any]) -> str:
-    """The same for the run of bench.bench_autograd: all its rows."""
-    machine = record["machine"]
-    text = (
-        f"One thread of {machine['cpu']} (torch {machine['torch']}, commit {machine['commit']}), "
-        f"`{machine['command']}`. The floor is NumPy on bare arrays, for convolutions the matrix "
-        "products alone."
-    )
-    lines = [
-        textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False),
-        "",
-        "| operation | per | floor | modtree | torch | modtree / torch |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for row in record["rows"]:
-        values = [row["values"].get(side) for side in (FLOOR, OURS, TORCH)]
-        ours, torch = values[1], values[2]
-        ratio = f"{ours / torch:.2f}" if ours and torch else "-"
-        cells = " | ".join(number(v) for v in values)
-        lines.append(f"| {row['title']} | {row['per']}, {row['unit']} | {cells} | {ratio} |")
-    return "\n".join(lines)
-
-
 def dropin_text_of(record: dict[str, Any]) -> str:
     """The same for the run of bench.bench_dropin."""
     machine = record["machine"]
@@ -180,73 +154,16 @@ def dropin_text_of(record: dict[str, Any]) -> str:
     return f"{textwrap.fill(text, 100)}\n\n{bench_dropin.table(rows)}"
 
 
-def shares_text_of(record: dict[str, Any]) -> str:
-    """The same for the run of bench.bench_shares."""
+def growth_text_of(record: dict[str, Any]) -> str:
+    """The same for the part ``growth`` of a run of bench."""
     machine = record["machine"]
     text = (
-        "Millions of instructions, and their shares, of the programs of `bench/real_programs.py` "
-        f"on torch's class and on modtree's ({machine['python']}, torch {machine['torch']}, commit "
-        f"{machine['commit']}), `{machine['command']}`. Operations include their bindings to "
-        "Python, and Python is that of the program and the libraries; `bench/README.md` says how "
-        "it is counted."
+        f"ns per entry, on one thread of {machine['cpu']} ({machine['python']}, torch "
+        f"{machine['torch']}, commit {machine['commit']}), `{machine['command']}`:"
     )
     filled = textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
-    return f"{filled}\n\n{bench_shares.table(record['rows'])}"
-
-
-def pythons_text_of(record: dict[str, Any]) -> str:
-    """The same for the run of bench.bench_pythons: a table of instructions and one of times."""
-    machine, pythons = record["machine"], record["pythons"]
-    systems = ", ".join(p["machine"]["python"] for p in pythons)
-    text = (
-        f"The rows' floors, modtree with leaves of its own, and how many times its floor a row "
-        f"takes, on {systems} (commit {machine['commit']}), `python -m bench.bench_pythons`. The "
-        "last column has the largest of these ratios over that of the first. Instructions per item "
-        "first, on an expert tree of 48 experts and a chain of 120 modules:"
-    )
-    times = (
-        f"ns of CPU time per item on one thread of {machine['cpu']}, the least of processes that "
-        "take turns:"
-    )
-    parts = [text, bench_pythons.table(pythons, "instructions")]
-    if pythons[0]["times"]:
-        parts += [times, bench_pythons.table(pythons, "times")]
-    filled = [
-        part
-        if part.startswith("|")
-        else textwrap.fill(part, 100, break_long_words=False, break_on_hyphens=False)
-        for part in parts
-    ]
-    return "\n\n".join(filled)
-
-
-def _peer_paragraph(record: dict[str, Any]) -> str:
-    machine = record["machine"]
-    text = (
-        f"ns of CPU time per item on one thread of {machine['cpu']} ({machine['python']}, commit "
-        f"{machine['commit']}), `{machine['command']}`; in brackets how many times modtree's. Each "
-        "library in an environment of its own, in processes that take turns, the least of all "
-        "rounds; spread: by how much the median of a library's rounds is above it, of the least "
-        "steady library."
-    )
-    return textwrap.fill(text, 100)
-
-
-def all_peers_text_of(record: dict[str, Any]) -> str:
-    """The comparison with other libraries."""
-    keys = tuple(row["key"] for row in record["rows"] if not row["key"].startswith("growth."))
-    parts = [_peer_paragraph(record), bench_peers.table(record, keys)]
-    wrapped = "\n".join(
-        textwrap.fill(line, 100, subsequent_indent="  ", break_long_words=False)
-        for part in (bench_peers.notes(record), bench_peers.expressions(record))
-        for line in part.splitlines()
-    )
-    return "\n\n".join([*parts, wrapped])
-
-
-def growth_text_of(record: dict[str, Any]) -> str:
-    keys = tuple(row["key"] for row in record["rows"] if row["key"].startswith("growth."))
-    return bench_peers.table(record, keys)
+    points = [point for point in record["growth"] if point["shape"] == "blocks of 64"]
+    return f"{filled}\n\n{growth.table(points)}"
 
 
 def insert(page: str, text: str, mark: str = _TREE) -> str:
@@ -278,28 +195,14 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "performance.md")
     options = parser.parse_args()
     tree, dropin = (_read(options.folder / name) for name in (_TREE_FILE, _DROPIN_FILE))
-    training, peers = (_read(options.folder / name) for name in ("autograd.json", "peers.json"))
     if tree and dropin:
         _write(options.page, _FRONT, front_text_of(tree, dropin))
-    for record, mark, make in (
-        (tree, _TREE, text_of),
-        (dropin, _DROPIN, dropin_text_of),
-        (training, _TRAINING, training_text_of),
-        (peers, _ALL_PEERS, all_peers_text_of),
-        (peers, _GROWTH, growth_text_of),
-    ):
-        if record:
-            _write(options.docs, mark, make(record))
-    shares, pythons = (_read(options.folder / f) for f in (_SHARES_FILE, _PYTHONS_FILE))
-    if shares:
-        _write(options.docs, _SHARES, shares_text_of(shares))
-    if pythons:
-        _write(options.docs, _PYTHONS, pythons_text_of(pythons))
-    if peers:
-        try:
-            plot.draw_growth(peers, options.docs.with_name("growth.svg"))
-        except ImportError as error:
-            print(f"no plot: {error} (pip install '.[bench]')")
+    if tree:
+        _write(options.docs, _TREE, text_of(tree))
+    if tree and "growth" in tree:
+        _write(options.docs, _GROWTH, growth_text_of(tree))
+    if dropin:
+        _write(options.docs, _DROPIN, dropin_text_of(dropin))
     return 0
 
 

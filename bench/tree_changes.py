@@ -47,7 +47,7 @@ def plain_reads() -> tuple[Callable[[], None], int]:
     return unrolled("m.training", m=Plain()), UNROLLED
 
 
-def _train(w: Walked, once: bool) -> Iterator[Row]:
+def _train(w: Walked) -> Iterator[Row]:
     """Like its floor, one plain read in a loop, the row of many calls finds all that it needs near
     the processor. The row of one call comes after the turns of the other sides, and so does its
     floor: a read of each of as many objects.
@@ -57,11 +57,10 @@ def _train(w: Walked, once: bool) -> Iterator[Row]:
         modes = itertools.cycle((False, True))
         runs[name] = lambda m=m, modes=modes: m.train(next(modes))
     count = len(w.module_names)
-    if once:
-        objects, read = [Plain() for _ in w.module_names], operator.attrgetter("training")
-        single = runs | {FLOOR: lambda: exhaust(map(read, objects))}
-        title = "one `m.train()` / `m.eval()`; floor: a plain read of each of as many objects"
-        yield Row(f"{w.label}.train.once", title, "module", count, single)
+    objects, read = [Plain() for _ in w.module_names], operator.attrgetter("training")
+    single = runs | {FLOOR: lambda: exhaust(map(read, objects))}
+    title = "one `m.train()` / `m.eval()`; floor: a plain read of each of as many objects"
+    yield Row(f"{w.label}.train.once", title, "module", count, single)
     reads, number = plain_reads()
     title = "`m.train()` / `m.eval()`, many calls; floor: one plain read"
     budgets, counts = (Budget(3), Budget(3, OURS_TORCH)), {FLOOR: number}
@@ -132,9 +131,9 @@ def _zero_grad(w: Walked) -> Row:
     return Row(f"{w.label}.zero_grad", title, "parameter", count, runs, setups)
 
 
-def whole(w: Walked, once: bool) -> Iterator[Row]:
-    """Rows that change every module or every tensor; ``once``: also a single call of ``train``."""
-    yield from _train(w, once)
+def whole(w: Walked) -> Iterator[Row]:
+    """Rows that change every module or every tensor."""
+    yield from _train(w)
     yield _apply(w)
     yield _cast(w)
     yield _zero_grad(w)

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m bench.instructions.compare before.json after.json``: which operations take more
-instructions; exit status 1 when one rose by more than 5 %.
-"""
+"""Which operations take more instructions than before."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 LIMIT = 0.05
@@ -49,17 +44,3 @@ def report(before: dict[str, Any], after: dict[str, Any], limit: float) -> int:
     text, risen = compare(before, after, limit)
     print(f"{text}\n\nrisen by more than {limit:.0%}: {', '.join(risen) or 'none'}")
     return 1 if risen else 0
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.instructions.compare")
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
-    parser.add_argument("--limit", type=float, default=LIMIT, help="the rise that is allowed")
-    options = parser.parse_args()
-    before, after = (json.loads(p.read_text()) for p in (options.before, options.after))
-    return report(before, after, options.limit)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -201,7 +201,7 @@ def test_rows_with_set_ups_stay_one_call():
 
 
 def test_processes_are_merged_by_the_least_value():
-    common, processes = load_bench("common"), load_bench("processes")
+    common = load_bench("common")
 
     def one(ours, floor, growth, errors=()):
         row = common.Result(
@@ -215,9 +215,9 @@ def test_processes_are_merged_by_the_least_value():
             base={common.OURS: ours / 2},
         )
         point = {"shape": "flat", "operation": "load", "side": "x", "entries": 10, "ns": growth}
-        return processes.Measured([("title", [row])], [point])
+        return common.Measured([("title", [row])], [point])
 
-    found = processes.merged([one(4.0, 2.0, 7.0), one(3.0, 5.0, 6.0, {"torch": "no"}.items())])
+    found = common.merged([one(4.0, 2.0, 7.0), one(3.0, 5.0, 6.0, {"torch": "no"}.items())])
     ((title, (row,)),) = found.tables
     assert title == "title"
     assert row.values == {common.OURS: 3.0, common.FLOOR: 2.0}
@@ -229,30 +229,12 @@ def test_processes_are_merged_by_the_least_value():
 
 
 def test_each_process_measures_and_leaves_what_it_found():
-    processes, common = load_bench("processes"), load_bench("common")
+    common = load_bench("common")
     arguments = ["--only", "chain900", "--rows", "train", "--sides", common.OURS]
-    found = processes.measure_in_processes([*arguments, "--repeats", "1"], 2)
+    found = common.measure_in_processes([*arguments, "--repeats", "1"], 2)
     ((title, (row,)),) = found.tables
     assert row.key == "chain900.train" and found.growth is None
     assert set(row.values) == {common.OURS, common.FLOOR} and min(row.values.values()) > 0
-
-
-def record(ours, floor):
-    common = load_bench("common")
-    result = common.Result("walk", "walk", "item", {common.OURS: ours, common.FLOOR: floor})
-    return {"rows": [common.to_json(result)]}
-
-
-@pytest.mark.parametrize(
-    ("after", "slower"),
-    [((20.0, 10.0), 0), ((40.0, 20.0), 0), ((30.0, 10.0), 1), ((10.0, 10.0), 0)],
-    ids=["same", "slower machine", "slower", "faster"],
-)
-def test_compare_takes_the_machine_out(after, slower):
-    compare = load_bench("compare")
-    text, count = compare.compare(record(20.0, 10.0), record(*after), 0.25)
-    assert count == slower
-    assert "| walk | modtree |" in text
 
 
 def test_growth_measures_each_shape_and_operation(side):
@@ -286,7 +268,7 @@ def test_every_row_runs_on_a_small_tree(side):
         *bench_tree.walks(w, first=True),
         *bench_tree.state_dicts(w),
         *bench_tree.loads(w),
-        *changes.whole(w, once=True),
+        *changes.whole(w),
         *changes.copies(w),
     ]
     for row in rows:
@@ -338,7 +320,7 @@ def test_rows_that_change_a_tree_have_trees_of_their_own(ours):
     common = load_bench("common")
     s = load_bench("trees").side(common.OURS if ours.name == "modtree" else common.OURS_TORCH)
     w = small_tree(s)
-    rows = {r.key: r for r in load_bench("tree_changes").whole(w, once=False)}
+    rows = {r.key: r for r in load_bench("tree_changes").whole(w)}
     rows["small.to"].runs[s.name]()
     assert {p.dtype for p in w.trees[s.name].parameters()} == {s.lib.float32}
     row = rows["small.zero_grad"]
@@ -385,7 +367,7 @@ def test_readme_has_six_rows_of_two_runs():
     assert text.count(" | item | 30.0 ns | 2.0 ns | 15 |") == 4
     assert text.count(" | token | 3.0 ms | 2.0 ms | 1.5 |") == 2
     assert text in readme.insert((ROOT / "README.md").read_text(), text, readme._FRONT)
-    for mark in (readme._TREE, readme._TRAINING, readme._DROPIN):
+    for mark in (readme._TREE, readme._GROWTH, readme._DROPIN):
         assert "new" in readme.insert((ROOT / "docs/performance.md").read_text(), "new", mark)
 
 

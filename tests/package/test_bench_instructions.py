@@ -6,7 +6,6 @@ valgrind is installed.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
 import sys
@@ -54,15 +53,12 @@ def test_compare_names_rows_that_are_gone_and_passes_over_new_ones():
     )
 
 
-def test_compare_exits_with_one_above_the_limit(tmp_path, monkeypatch, capsys):
-    for name, value in (("before", 100.0), ("after", 120.0)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(record(walk=value)))
-    command = ["compare", str(tmp_path / "before.json"), str(tmp_path / "after.json")]
-    monkeypatch.setattr(sys, "argv", command)
-    assert load_bench("instructions.compare").main() == 1
+def test_report_is_one_above_the_limit(capsys):
+    before, after = record(walk=100.0), record(walk=120.0)
+    report = load_bench("instructions.compare").report
+    assert report(before, after, 0.05) == 1
     assert "risen by more than 5%: walk" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", [*command, "--limit", "0.25"])
-    assert load_bench("instructions.compare").main() == 0
+    assert report(before, after, 0.25) == 0
 
 
 def test_parts_are_read_in_order_and_the_least_attempt_counts(tmp_path):

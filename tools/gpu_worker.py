@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from . import dropin_models as models
+from bench import dropin_models as models
 
 #: (name of the row, what it is measured per, seconds)
 _Row = tuple[str, str, float]
