@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The site: ``python -m sphinx -W docs build/site``. Pages are Markdown (MyST); the reference is
-written from the docstrings of the public names when a build starts.
+written from the docstrings of the public names when a build starts, and so are the pages that are
+lists: of the names of torch that are absent, and of the functions by library.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +69,15 @@ def escape(app, what, name, obj, options, lines):
         lines[i] = line
 
 
+def write_lists(app):
+    """In a process each: what torch's names are is looked up before anything else imports them."""
+    tools = Path(__file__).parents[1] / "tools"
+    for page in ("missing", "family_functions"):
+        command = [sys.executable, tools / f"list_{page}", Path(app.srcdir) / f"{page}.md"]
+        subprocess.run(command, check=True)
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape, priority=400)  # before napoleon
     app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "api"))
+    app.connect("builder-inited", write_lists)
