@@ -239,16 +239,6 @@ def test_threads_that_are_the_first_to_need_the_numpy_side():
     """)
 
 
-def test_pickles_find_functions_that_have_moved():
-    loaded("""
-        import pickle
-        import modtree
-
-        old = pickle.loads(b"cmodtree.nn.functional.basic\\nlayer_norm\\n.")
-        assert old is modtree.nn.functional.layer_norm
-    """)
-
-
 def test_every_public_name_is_there():
     program = """
         import modtree
