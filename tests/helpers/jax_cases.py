@@ -394,20 +394,6 @@ def _max_unpool(d: Draw, name: str) -> Case:
     return (d.x(2, 3, *sizes), indices, 2), {"output_size": wanted}
 
 
-@case("fractional_max_pool2d", "fractional_max_pool3d")
-def _fractional(d: Draw, name: str) -> Case:
-    n = int(name[-2])
-    wanted = d.one_of({"output_size": d.sizes(n, 2, 3)}, {"output_ratio": (0.5, 0.4, 0.6)[:n]})
-    more = {"return_indices": d.one_of(True, False), "_random_samples": d.x(2, 3, n, low=0)}
-    return (d.x(2, 3, *d.sizes(n)), 2), wanted | more
-
-
-CASES["lp_pool2d:inf"] = lambda d: ((d.x(2, 2, 6, 5), np.inf, 2), {})
-CASES["multilabel_margin_loss"] = lambda d: (
-    (d.x(3, 4), np.array([[3, 0, -1, 1], [0, -1, 2, 2], [-1, 1, 1, 1]])),
-    _reduction(d),
-)
-CASES["multilabel_margin_loss:vector"] = lambda d: ((d.x(4), np.array([2, 1, -1, 0])), {})
 CASES["triplet_margin_with_distance_loss"] = lambda d: (
     (d.x(5, 4), d.x(5, 4), d.x(5, 4)),
     {"swap": d.one_of(True, False), "margin": 0.7, **_reduction(d)},

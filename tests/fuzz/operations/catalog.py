@@ -83,9 +83,8 @@ INPLACE |= {"ior", "ixor", "ilshift", "irshift"}
 PASSED_OVER: dict[str, frozenset[str]] = {
     "draw random numbers": frozenset(
         "alpha_dropout alpha_dropout_ bernoulli bernoulli_ dropout dropout_ "
-        "dropout1d dropout2d dropout3d exponential_ feature_alpha_dropout fractional_max_pool2d "
-        "fractional_max_pool3d fractional_max_pool2d_with_indices gumbel_softmax "
-        "fractional_max_pool3d_with_indices multinomial normal normal_ poisson rand "
+        "dropout1d dropout2d dropout3d exponential_ feature_alpha_dropout gumbel_softmax "
+        "multinomial normal normal_ poisson rand "
         "rand_like randint randint_like randn randn_like random_ randperm rrelu rrelu_ "
         "uniform_".split()
     ),

@@ -84,17 +84,12 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     ),
     "value cannot be converted to type": ("addcdiv", "addcmul"),
     "grad_input must be contiguous": ("nll_loss", "cross_entropy"),
-    "must be Tensor, not tuple": ("lp_pool1d",),
-    "must be Tensor, not list": ("lp_pool1d",),
-    "not enough values to unpack": ("lp_pool2d", "lp_pool3d"),
-    "too many values to unpack": ("lp_pool2d", "lp_pool3d"),
     "tuple index out of range": ("max_unpool1d", "max_unpool2d", "max_unpool3d"),
     "'int' has no len()": ("max_unpool1d", "max_unpool2d", "max_unpool3d"),
     "on a bool tensor is not supported": ("soft_margin_loss", "atan2"),
     "with a bool tensor is not supported": (
         *("binary_cross_entropy_with_logits", "gaussian_nll_loss"),
-        *("smooth_l1_loss", "lp_pool1d", "lp_pool2d", "lp_pool3d"),
-        *("logaddexp", "pow", "ipow"),
+        *("smooth_l1_loss", "logaddexp", "pow", "ipow"),
     ),
     "two bool tensors is not supported": ("logaddexp", "huber_loss", "lerp"),
     "returned an invalid gradient": (
@@ -214,8 +209,8 @@ def kernel_of_nothing(f: Any) -> bool:
 
 def no_half_kernel(f: Any) -> bool:
     """Of complex results too."""
-    names = ("affine_grid", "avg_pool3d", "cdist", "ctc_loss", "local_response_norm", "lp_pool3d")
-    names += ("multilabel_margin_loss", "polar", "interpolate", "upsample")
+    names = ("affine_grid", "avg_pool3d", "cdist", "ctc_loss", "local_response_norm")
+    names += ("polar", "interpolate", "upsample")
     return (
         bare(f) in names
         and f.word in ("accepted", "backward accepted")
