@@ -16,7 +16,7 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "list_missing"
 PACKAGES = """nn nn.functional nn.init nn.utils nn.utils.rnn nn.parallel optim optim.lr_scheduler
     utils utils.data utils.checkpoint utils.hooks func linalg autograd autograd.functional
     autograd.graph cuda backends amp random serialization distributed jit compiler profiler hub mps
-    xpu accelerator cpu types version functional multiprocessing""".split()
+    xpu accelerator types version functional multiprocessing""".split()
 
 pytestmark = pytest.mark.skipif(not TOOL.is_file(), reason="needs the source tree")
 
