@@ -35,7 +35,7 @@ py::object copy_of(PyObject *value) {
 
 // What was replaced, alive until all has been put back: user code that runs as it dies sees, and
 // changes, modules that are complete.
-using Replaced = std::vector<py::object>;
+using ReplacedValues = std::vector<py::object>;
 
 py::object saved(PyObject *value) {
   if (!value) {
@@ -62,7 +62,7 @@ bool has_items(PyObject *dict, PyObject *items) {
   return true;
 }
 
-int refill(const py::object &container, const py::object &contents, Replaced *replaced) {
+int refill(const py::object &container, const py::object &contents, ReplacedValues *replaced) {
   // The order of an OrderedDict is beside its dict.
   if (PyDict_CheckExact(container.ptr()) && has_items(container.ptr(), contents.ptr())) {
     return 0;
@@ -72,7 +72,7 @@ int refill(const py::object &container, const py::object &contents, Replaced *re
 }
 
 // What the module has in the place of a table that it did not have before.
-int empty_new(PyObject *value, ModuleObject *module, Slot slot, Replaced *replaced) {
+int empty_new(PyObject *value, ModuleObject *module, Slot slot, ReplacedValues *replaced) {
   const auto keep = py::reinterpret_borrow<py::object>(value);
   replaced->push_back(keep);
   if (PyDict_Check(value) || PyAnySet_Check(value)) {
@@ -83,7 +83,7 @@ int empty_new(PyObject *value, ModuleObject *module, Slot slot, Replaced *replac
   return fresh ? store_slot(module, slot, fresh.ptr()) : -1;
 }
 
-int restore_slot(ModuleObject *module, Slot slot, PyObject *entry, Replaced *replaced) {
+int restore_slot(ModuleObject *module, Slot slot, PyObject *entry, ReplacedValues *replaced) {
   py::object keep;
   PyObject *now = held_value(module, slot, &keep);
   if (entry == Py_None) {
@@ -134,7 +134,7 @@ bool is_slot_name(PyObject *key) {
 
 // The plain attributes. In exposed mode the dict has the internal ones too, which are put back on
 // their own.
-int restore_attributes(ModuleObject *module, PyObject *entry, Replaced *replaced) {
+int restore_attributes(ModuleObject *module, PyObject *entry, ReplacedValues *replaced) {
   const auto dict = py::reinterpret_borrow<py::object>(
       entry == Py_None && !module->dict ? nullptr : instance_dict(module));
   if (!dict) {
@@ -215,7 +215,7 @@ void restore_snapshot(const std::vector<py::object> &modules, py::handle snapsho
     PyErr_SetString(PyExc_TypeError, "expected what snapshot() gave");
     fail();
   }
-  Replaced replaced;
+  ReplacedValues replaced;
   for (std::size_t i = 0; i < modules.size(); ++i) {
     PyObject *entries = PyTuple_GET_ITEM(all.ptr(), static_cast<Py_ssize_t>(i));
     ModuleObject *module = as_module(modules[i].ptr());
