@@ -93,7 +93,6 @@ __all__ = [
     # operations of layers
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm",
     "bilinear", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
-    "conv_tbc", "native_channel_shuffle",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_similarity", "dropout",
     "embedding", "feature_alpha_dropout", "group_norm", "hardshrink", "instance_norm",
     "layer_norm", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance",

@@ -146,9 +146,6 @@ def _conv_transpose(d: Draw, name: str) -> Case:
     return (d.x(2, i, *d.sizes(n, 3, 5)), d.x(i, o // groups, *d.sizes(n, 2, 3)), d.x(o)), more
 
 
-CASES["conv_tbc"] = lambda d: ((d.x(6, 2, 3), d.x(3, 3, 4), d.x(4), d.int(0, 1)), {})
-
-
 @case("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(d: Draw, name: str) -> Case:
     n = int(name[8])

@@ -6,8 +6,6 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from helpers.gradients import Case
-from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, suite
 from helpers.support import raises
 
@@ -35,34 +33,6 @@ def test_the_batch_norm_of_several_processes_has_the_arguments_of_the_others():
     assert mine == other and not hasattr(mt.nn.SyncBatchNorm, "convert_sync_batchnorm")
 
 
-def test_the_old_name_of_the_loss_for_images(lib):
-    with pytest.warns(FutureWarning, match="NLLLoss2d.? has been deprecated"):
-        loss = lib.nn.NLLLoss2d(ignore_index=1)
-    assert isinstance(loss, lib.nn.NLLLoss) and loss.ignore_index == 1
-    assert loss(lib.zeros(1, 2, 3, 3), lib.zeros(1, 3, 3, dtype=lib.int64)).item() == 0
-
-
-# -- functions -------------------------------------------------------------------------------------
-
-CASES = [
-    Case(
-        "conv_tbc",
-        lambda lib, x, w, b: lib.nn.functional.conv_tbc(x, w, b, 1),
-        [((6, 2, 3), (3, 3, 4), (4,))],
-        mixed=False,
-        layouts=False,  # torch takes contiguous gradients alone
-    ),
-]
-test_function_gradients = gradient_suite(CASES)
-
-
-def test_gradients_that_torch_refuses():
-    x = mt.randn(5, 4, 3, dtype=mt.float64, requires_grad=True)
-    weight, bias = mt.randn(2, 3, 4, dtype=mt.float64), mt.zeros(4, dtype=mt.float64)
-    assert mt.autograd.gradcheck(lambda t: mt.conv_tbc(t, weight, bias).transpose(0, 2), x)
-    assert mt.autograd.gradcheck(lambda t: mt.native_channel_shuffle(t, 2), x)
-
-
 @pytest.mark.parametrize("shape", [(4, 0), (0,), (2, 3, 0), (0, 0)])
 def test_linear_of_no_features(shape):
     results = []
@@ -75,12 +45,6 @@ def test_linear_of_no_features(shape):
         grads = [tuple(t.grad.shape) for t in (x, weight)]
         results.append((y.tolist(), grads, bias.grad.tolist()))
     assert results[0] == results[1]
-
-
-def test_native_channel_shuffle(lib):
-    x = lib.arange(2 * 4 * 3).reshape(2, 4, 3)
-    assert lib.native_channel_shuffle(x, 2).tolist() == lib.channel_shuffle(x, 2).tolist()
-    assert lib.conv_tbc(lib.ones(5, 2, 3), lib.ones(2, 3, 4), lib.zeros(4)).shape == (4, 2, 4)
 
 
 def test_factory_kwargs(lib):

@@ -30,13 +30,6 @@ LINES = {
         "f.grid_sample(m.ones(0, 1, 2, 2).to(a), m.ones(0, 3, 3, 2).to(b), align_corners=False)",
         "f.grid_sample(m.ones(2, 0, 2, 2).to(a), m.ones(2, 3, 3, 2).to(b), align_corners=False)",
     ],
-    "conv_tbc": [
-        "m.conv_tbc(m.ones(0, 1, 1).to(a), m.ones(1, 1, 2).to(b), m.ones(2), 1)",
-        "m.conv_tbc(m.ones(2, 1, 1).to(a), m.ones(0, 1, 2).to(b), m.ones(2), 1)",
-        "m.conv_tbc(m.ones(2, 1, 1).to(a), m.ones(3, 1, 2).to(b), m.ones(2))",
-        "m.conv_tbc(m.ones(2, 1, 1), m.ones(4, 1, 2), m.ones(2))",
-        "m.conv_tbc(m.ones(2, 3, 0).to(a), m.ones(1, 0, 2).to(b), m.ones(2))",
-    ],
 }
 
 
@@ -47,17 +40,5 @@ def test_dtypes_are_not_looked_at(line, first, second):
     def program(lib):
         a, b = getattr(lib, first), getattr(lib, second)
         return eval(line, {"m": lib, "f": lib.nn.functional, "a": a, "b": b})
-
-    same(program)
-
-
-def test_a_bias_without_windows_has_a_gradient():
-    def program(lib):
-        x, weight = lib.ones(0, 1, 2, requires_grad=True), lib.full((1, 2, 2), float("inf"))
-        weight.requires_grad_()
-        bias = lib.tensor([3.0, 4.0], requires_grad=True)
-        y = lib.conv_tbc(x, weight, bias, 1)
-        y.sum().backward()
-        return y, x.grad, weight.grad, bias.grad
 
     same(program)

@@ -100,7 +100,6 @@ from modtree.nn.loss import (
     L1Loss,
     MSELoss,
     NLLLoss,
-    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
 )
@@ -273,7 +272,6 @@ __all__ = [
     "ModuleList",
     "MultiheadAttention",
     "NLLLoss",
-    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "Parameter",

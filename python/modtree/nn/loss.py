@@ -8,7 +8,6 @@ warning.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from modtree._tensor.tensor import Tensor
@@ -27,7 +26,6 @@ __all__ = [
     "L1Loss",
     "MSELoss",
     "NLLLoss",
-    "NLLLoss2d",
     "PoissonNLLLoss",
     "SmoothL1Loss",
 ]
@@ -198,24 +196,6 @@ class NLLLoss(_WeightedLoss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
         )
-
-
-class NLLLoss2d(NLLLoss):
-    """:class:`NLLLoss` by the name that it had for images; deprecated.
-
-    Shape:
-        - input: (N, C, H, W).
-        - target: (N, H, W).
-        - output: (), or the target's shape with ``reduction="none"``.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(
-            "NLLLoss2d has been deprecated. Please use NLLLoss instead",
-            FutureWarning,
-            stacklevel=2,
-        )
-        super().__init__(*args, **kwargs)
 
 
 class CrossEntropyLoss(_WeightedLoss):

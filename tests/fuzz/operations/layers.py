@@ -82,15 +82,6 @@ def _conv_transpose(draw: Draw) -> dict[str, Any]:
     }
 
 
-@rule("conv_tbc")
-def _conv_tbc(draw: Draw) -> dict[str, Any]:
-    t, b, c, d, k = sizes(draw, 5)
-    shapes = {"input": (t, b, c), "weight": (k, c, d), "bias": (d,)}
-    return {name: draw.tensor(shape) for name, shape in shapes.items()} | {
-        "pad": draw.rng.choice((0, 1, 2))
-    }
-
-
 def _image(draw: Draw, n: int) -> TensorValue:
     return draw.tensor((*lead(draw, draw.rng.choice((1, 2, 2, 3))), *spatial(draw, n)))
 
@@ -437,7 +428,7 @@ def _affine_grid(draw: Draw) -> dict[str, Any]:
     return {"theta": draw.tensor((b, n, n + 1)), "size": size, "align_corners": draw.chance(0.5)}
 
 
-@rule("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle")
+@rule("pixel_shuffle", "pixel_unshuffle", "channel_shuffle")
 def _pixels(draw: Draw) -> dict[str, Any]:
     r = draw.rng.choice((1, 2, 2, 3))
     names = ("upscale_factor", "downscale_factor", "groups")

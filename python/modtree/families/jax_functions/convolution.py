@@ -14,7 +14,6 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
-    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -138,8 +137,3 @@ def _make_conv_transpose(n: int) -> Any:
 
 conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
 conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_make_conv_transpose, (1, 2, 3))
-
-
-def conv_tbc(input: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
-    result = conv1d(input.transpose(1, 2, 0), weight.transpose(2, 1, 0), bias, padding=pad)
-    return result.transpose(2, 0, 1)

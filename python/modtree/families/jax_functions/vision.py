@@ -22,7 +22,6 @@ __all__ = [
     "channel_shuffle",
     "fold",
     "interpolate",
-    "native_channel_shuffle",
     "pad",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -243,6 +242,3 @@ def pixel_unshuffle(input: Array, downscale_factor: int) -> Array:
 def channel_shuffle(input: Array, groups: int) -> Array:
     x = input.reshape(input.shape[0], groups, -1, *input.shape[2:])
     return jnp.swapaxes(x, 1, 2).reshape(input.shape)
-
-
-native_channel_shuffle = channel_shuffle

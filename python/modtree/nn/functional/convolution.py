@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from modtree._argument_types import Ints
-from modtree._C import as_dtype
 from modtree._ops import conv as conv_ops
 from modtree._ops.registry import ops
 from modtree._tensor.tensor import Tensor
@@ -16,7 +15,6 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
-    "conv_tbc",
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
@@ -173,46 +171,3 @@ def _make_conv_transpose(n: int) -> _ConvTranspose:
 
 conv1d, conv2d, conv3d = map(_make_conv, (1, 2, 3))
 conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_make_conv_transpose, (1, 2, 3))
-
-
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """:func:`conv1d` of sequences whose axes are time, batch and channels.
-
-    Args:
-        input: (L, N, C).
-        weight: (kernel_size, C, C').
-        bias: (C').
-        pad: Zeros before the first and after the last position.
-
-    Returns:
-        (L', N, C').
-    """
-    need_tensor("conv_tbc", input, weight, bias)
-    if (input.dim(), weight.dim(), bias.dim()) != (3, 3, 1):
-        raise RuntimeError(
-            f"conv_tbc: expected input, weight and bias with 3, 3 and 1 dimensions, got "
-            f"{input.dim()}, {weight.dim()} and {bias.dim()}"
-        )
-    length = input.shape[0] + 2 * pad - weight.shape[0] + 1
-    if (weight.shape[1], bias.shape[0]) == (input.shape[2], weight.shape[2]):
-        # Dtypes are compared where matrices, which may be empty, are multiplied.
-        multiplied = length and input.shape[0] and weight.shape[0]
-        nothing = not (input.numel() and weight.numel()) and input.dtype != as_dtype("bool")
-        if not multiplied or (nothing and input.dtype == weight.dtype):
-            return _bias_alone(input, weight, bias, length)
-    result = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
-    return result.permute(2, 0, 1)
-
-
-def _bias_alone(input: Tensor, weight: Tensor, bias: Tensor, length: int) -> Tensor:
-    """Where there is nothing to sum up; what has a gradient gets zeros."""
-    if length < 0:
-        raise RuntimeError(
-            f"conv_tbc: a kernel of size {weight.shape[0]} is longer than the padded input"
-        )
-    result = bias.to(input.dtype).expand(length, input.shape[1], weight.shape[2]).clone()
-    for factor in (input, weight):
-        if factor.requires_grad and result.is_floating_point():
-            nothing = factor.flatten()[:0].sum()
-            result = result + (nothing.abs() if factor.is_complex() else nothing)
-    return result

@@ -26,7 +26,6 @@ __all__ = [
     "channel_shuffle",
     "fold",
     "interpolate",
-    "native_channel_shuffle",
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
@@ -405,11 +404,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 
 # -- patches ---------------------------------------------------------------------------------------
-
-
-def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """:func:`channel_shuffle`."""
-    return channel_shuffle(input, groups)
 
 
 def unfold(
