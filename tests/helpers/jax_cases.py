@@ -410,8 +410,3 @@ def _antialias(d: Draw) -> Case:
     more: dict[str, Any] = {"mode": d.one_of("bilinear", "bicubic"), "antialias": True}
     more |= d.one_of({"size": d.sizes(2, 1, 9)}, {"scale_factor": (1.7, 0.4)})
     return (d.x(2, 2, *d.sizes(2, 4, 9)),), more | {"align_corners": d.one_of(True, False)}
-
-
-@case("upsample", "upsample_nearest", "upsample_bilinear")
-def _upsample(d: Draw) -> Case:
-    return (d.x(2, 2, 3, 4), d.sizes(2, 2, 6)), {}

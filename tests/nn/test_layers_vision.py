@@ -13,7 +13,7 @@ from helpers.gradients import suite as gradient_suite
 from helpers.layer_checks import Layer, same, suite
 from helpers.same import differentiated
 from helpers.same import same as same_outcome
-from helpers.support import raises, warns
+from helpers.support import raises
 
 import modtree as mt
 
@@ -227,19 +227,6 @@ def test_sizes_that_no_image_has(options):
 )
 def test_images_without_channels(shape, mode):
     same_outcome(lambda lib: lib.nn.functional.interpolate(lib.ones(shape), 2, mode=mode))
-
-
-def test_old_names_warn():
-    for lib in (mt, torch):
-        x = lib.ones(1, 1, 2, 2)
-        for name in ("upsample", "upsample_nearest", "upsample_bilinear"):
-            with warns(UserWarning, f"`nn.functional.{name}` is deprecated"):
-                assert tuple(getattr(lib.nn.functional, name)(x, scale_factor=2).shape) == (
-                    1,
-                    1,
-                    4,
-                    4,
-                )
 
 
 # -- padding ---------------------------------------------------------------------------------------

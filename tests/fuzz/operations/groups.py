@@ -85,7 +85,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "recurrent": frozenset("RNN LSTM GRU RNNCell LSTMCell GRUCell".split()),
     "vision": frozenset(
         "F.affine_grid F.*channel_shuffle F.fold F.grid_sample F.interpolate F.pad F.pixel_* "
-        "F.unfold F.upsample* *channel_shuffle pixel_*".split()
+        "F.unfold *channel_shuffle pixel_*".split()
     ),
     "attributes": frozenset(
         "bfloat16 builtin.round copy_ detach element_size is_conj is_contiguous is_neg ndimension "

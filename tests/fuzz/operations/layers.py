@@ -392,9 +392,9 @@ def _vectors(draw: Draw) -> dict[str, Any]:
 # -- images ----------------------------------------------------------------------------------------
 
 
-@rule("interpolate", "upsample", "upsample_nearest", "upsample_bilinear")
+@rule("interpolate")
 def _interpolate(draw: Draw) -> dict[str, Any]:
-    n = draw.rng.choice((1, 2, 3)) if "bilinear" not in draw.name else 2
+    n = draw.rng.choice((1, 2, 3))
     modes = {1: ("linear",), 2: ("bilinear", "bicubic"), 3: ("trilinear",)}[n]
     mode = draw.rng.choice((*modes, "nearest", "area", "nearest-exact"))
     size = numbers(draw, n, 1, 2, 3, 5) if draw.chance(0.5) else None

@@ -72,7 +72,6 @@ __all__ = [
     "take_along_dim", "tan", "tanh", "tanhshrink", "tensordot", "threshold", "threshold_", "tile",
     "topk", "trace", "transpose", "tril", "triplet_margin_loss",
     "triplet_margin_with_distance_loss", "triu", "true_divide", "trunc", "unbind", "unflatten",
-    "unfold", "unsqueeze", "upsample", "upsample_bilinear", "upsample_nearest", "var", "var_mean",
-    "vdot", "vstack", "where", "zeros", "zeros_like",
+    "unfold", "unsqueeze", "var", "var_mean", "vdot", "vstack", "where", "zeros", "zeros_like",
 ]
 # fmt: on

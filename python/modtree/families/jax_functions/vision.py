@@ -26,9 +26,6 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
 ]
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -165,24 +162,6 @@ def interpolate(
             weights = (_cubic if mode == "bicubic" else _linear)(old, places)
         x = jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ jnp.asarray(weights.T, x.dtype), -1, axis)
     return x
-
-
-def upsample(
-    input: Array,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-) -> Array:
-    return interpolate(input, size, scale_factor, mode, align_corners)
-
-
-def upsample_nearest(input: Array, size: Any = None, scale_factor: Any = None) -> Array:
-    return interpolate(input, size, scale_factor)
-
-
-def upsample_bilinear(input: Array, size: Any = None, scale_factor: Any = None) -> Array:
-    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
 # -- patches ---------------------------------------------------------------------------------------

@@ -47,8 +47,7 @@ __all__ = [
     "relu6", "relu_", "rms_norm", "rrelu", "rrelu_", "scaled_dot_product_attention", "selu",
     "selu_", "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin",
     "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold", "threshold_",
-    "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
-    "upsample_bilinear", "upsample_nearest",
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
 ]
 # fmt: on
 overridable_all(globals(), __all__, elsewhere="")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,9 +28,6 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "unfold",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
 ]
 
 #: Modes in which corners have no meaning.
@@ -272,63 +268,6 @@ _TAPS: dict[str, Callable[..., Any]] = {
     "trilinear": _linear,
     "bicubic": _cubic,
 }
-
-
-def upsample(
-    input: Tensor,
-    size: Ints | None = None,
-    scale_factor: float | Sequence[float] | None = None,
-    mode: str = "nearest",
-    align_corners: bool | None = None,
-) -> Tensor:
-    """The old name of :func:`interpolate`.
-
-    Args:
-        input: (N, C, ...) with one to three more axes.
-        size: The new sizes, one number or one for each axis.
-        scale_factor: Factors instead of sizes.
-        mode: See :func:`interpolate`.
-        align_corners: See :func:`interpolate`.
-    """
-    warnings.warn(
-        "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
-    return interpolate(input, size, scale_factor, mode, align_corners)
-
-
-def upsample_nearest(
-    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
-) -> Tensor:
-    """The old name of :func:`interpolate` with ``mode="nearest"``.
-
-    Args:
-        input: (N, C, ...) with one to three more axes.
-        size: The new sizes, one number or one for each axis.
-        scale_factor: Factors instead of sizes.
-    """
-    warnings.warn(
-        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
-    return interpolate(input, size, scale_factor, "nearest")
-
-
-def upsample_bilinear(
-    input: Tensor, size: Ints | None = None, scale_factor: float | Sequence[float] | None = None
-) -> Tensor:
-    """The old name of :func:`interpolate` with ``mode="bilinear", align_corners=True``.
-
-    Args:
-        input: (N, C, ...) with one to three more axes.
-        size: The new sizes, one number or one for each axis.
-        scale_factor: Factors instead of sizes.
-    """
-    warnings.warn(
-        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=2,
-    )
-    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 # -- channels and space ----------------------------------------------------------------------------

@@ -68,7 +68,7 @@ ACCIDENTS: dict[str, tuple[str, ...]] = {
     "INTERNAL ASSERT": (
         *("pow", "ipow", "eye"),
         *("channel_shuffle", "conv_transpose1d", "conv_transpose3d", "embedding", "index_put"),
-        *("upsample", "upsample_bilinear", "interpolate"),
+        "interpolate",
     ),
     "nullptr (uninitialized)": ("index_put",),
     "undefined Tensor": ("dist", "index_put"),
@@ -209,7 +209,7 @@ def kernel_of_nothing(f: Any) -> bool:
 def no_half_kernel(f: Any) -> bool:
     """Of complex results too."""
     names = ("affine_grid", "avg_pool3d", "cdist", "ctc_loss", "local_response_norm")
-    names += ("polar", "interpolate", "upsample")
+    names += ("polar", "interpolate")
     return (
         bare(f) in names
         and f.word in ("accepted", "backward accepted")

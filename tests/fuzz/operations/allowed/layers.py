@@ -111,8 +111,7 @@ def negative_circles(f: Any) -> bool:
 
 def copied_axis(f: Any) -> bool:
     """An axis keeps (of the nearest pixels, or doubles) its size, while its factor is another."""
-    names = ("interpolate", "upsample", "upsample_nearest")
-    if bare(f) not in names or f.word != "gradient value":
+    if bare(f) != "interpolate" or f.word != "gradient value":
         return False
     values, keywords = f.line.values + [None] * 7, f.line.keywords
     mode = keywords.get("mode", values[3] or "nearest")
@@ -128,7 +127,7 @@ def copied_axis(f: Any) -> bool:
 
 def width_of_one(f: Any) -> bool:
     """torch's kernel gives the first row for all."""
-    if bare(f) not in ("interpolate", "upsample") or f.word != "value":
+    if bare(f) != "interpolate" or f.word != "value":
         return False
     antialias = f.line.keywords.get("antialias", (f.line.values + [False] * 7)[6])
     first = arrays(f)[0]
@@ -173,7 +172,7 @@ def frequency_in_bags(f: Any) -> bool:
 def one_part_of_nothing(f: Any) -> bool:
     """torch's mean over all pixels, which is NaN."""
     return (
-        bare(f).startswith(("adaptive_avg_pool", "interpolate", "upsample"))
+        bare(f).startswith(("adaptive_avg_pool", "interpolate"))
         and f.word == "refused"
         and is_empty(f)
         and "non-zero size" in our_message(f)
@@ -211,7 +210,6 @@ def not_finite_in_a_layer(f: Any) -> bool:
         "loss",
         "attention",
         "interpolate",
-        "upsample",
         "grid_sample",
         "dist",
         "kl_div",
