@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""nn.utils.fusion, and weights of convolutions in another order in memory."""
+"""nn.utils.fusion."""
 
 from __future__ import annotations
 
@@ -104,23 +104,3 @@ def test_weights_alone(impl, transpose):
     )
     assert tuple(new[0].shape) == (3, 2) and not new[1].requires_grad
     np.testing.assert_allclose(array(new[1]), -array(mean) * scale + array(shift))
-
-
-@pytest.mark.parametrize("dims", [2, 3])
-def test_memory_formats_of_convolutions(lib, dims):
-    name = "channels_last" if dims == 2 else "channels_last_3d"
-    form = getattr(lib, name)
-    conv, linear = getattr(lib.nn, f"Conv{dims}d")(2, 4, 3), lib.nn.Linear(4, 4)
-    other = getattr(lib.nn, f"ConvTranspose{dims}d")(2, 4, 3)
-    apart = getattr(lib.nn, f"Conv{5 - dims}d")(2, 4, 3)
-    model = lib.nn.Sequential(conv, lib.nn.Sequential(other, linear), apart)
-    weight, before = conv.weight, array(conv.weight).copy()
-    convert = getattr(lib.nn.utils, f"convert_conv{dims}d_weight_memory_format")
-    assert convert(model, form) is model
-    assert conv.weight is weight and weight.requires_grad
-    for each in (conv, other):
-        assert each.weight.is_contiguous(memory_format=form) and not each.weight.is_contiguous()
-    assert apart.weight.is_contiguous() and linear.weight.is_contiguous()
-    np.testing.assert_array_equal(array(weight), before)
-    convert(model, lib.contiguous_format)
-    assert weight.is_contiguous()

@@ -45,16 +45,3 @@ def test_linear_of_no_features(shape):
         grads = [tuple(t.grad.shape) for t in (x, weight)]
         results.append((y.tolist(), grads, bias.grad.tolist()))
     assert results[0] == results[1]
-
-
-def test_factory_kwargs(lib):
-    factory_kwargs = lib.nn.factory_kwargs
-    assert factory_kwargs(None) == {} == factory_kwargs({})
-    assert factory_kwargs({"device": "cpu", "factory_kwargs": {"dtype": 1}}) == {
-        "device": "cpu",
-        "dtype": 1,
-    }
-    with raises(TypeError, "unexpected kwargs {'color'}"):
-        factory_kwargs({"color": 1, "dtype": 2})
-    with raises(TypeError, "dtype specified twice, in **kwargs and in factory_kwargs"):
-        factory_kwargs({"dtype": 1, "factory_kwargs": {"dtype": 1}})

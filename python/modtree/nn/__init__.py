@@ -71,7 +71,6 @@ from modtree.nn.dropout import (
     FeatureAlphaDropout,
 )
 from modtree.nn.embedding import Embedding, EmbeddingBag
-from modtree.nn.factory import factory_kwargs
 from modtree.nn.flatten import Flatten, Unflatten
 from modtree.nn.lazy_layers import (
     LazyBatchNorm1d,
@@ -328,7 +327,6 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "common_types",
-    "factory_kwargs",
     "functional",
     "init",
     "modules",

@@ -14,10 +14,66 @@ from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
-from modtree.nn._convolution_arguments import Ints, check_arguments, each, padding_for_pad
-from modtree.nn.functional._common import for_axes
+from modtree.nn.functional._common import for_axes, tuple_of
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+Ints = int | tuple[int, ...]
+
+_PADDING_NAMES = ("valid", "same")
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
+def _each(value: Ints, n: int) -> tuple[int, ...]:
+    """A number for each of ``n`` axes, or with 0 the tuple itself."""
+    return tuple_of(value, n) if n else as_tuple(value)  # type: ignore[arg-type]
+
+
+def _check_arguments(
+    in_channels: int,
+    out_channels: int,
+    stride: tuple[int, ...],
+    padding: str | Ints,
+    groups: int,
+    padding_mode: str,
+) -> None:
+    """ValueError for what no convolution can be made of."""
+    if groups <= 0:
+        raise ValueError(f"groups must be a positive integer, got {groups}")
+    if in_channels % groups:
+        raise ValueError(f"in_channels must be divisible by groups, got {in_channels} and {groups}")
+    if out_channels % groups:
+        raise ValueError(
+            f"out_channels must be divisible by groups, got {out_channels} and {groups}"
+        )
+    if isinstance(padding, str):
+        if padding not in _PADDING_NAMES:
+            raise ValueError(
+                f"Invalid padding string {padding!r}, should be one of {', '.join(_PADDING_NAMES)}"
+            )
+        if padding == "same" and any(s != 1 for s in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if padding_mode not in _PADDING_MODES:
+        raise ValueError(
+            f"padding_mode must be one of {', '.join(_PADDING_MODES)}, but got "
+            f"padding_mode='{padding_mode}'"
+        )
+
+
+def _padding_for_pad(
+    padding: str | tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...]
+) -> Any:
+    """The padding as :func:`modtree.nn.functional.pad` takes it: last axis first, before and
+    after.
+    """
+    if not isinstance(padding, str):
+        return tuple(p for p in reversed(padding) for _ in range(2))
+    numbers = [0, 0] * len(kernel)
+    if padding == "same":
+        for i, (d, k) in enumerate(zip(reversed(dilation), reversed(kernel), strict=False)):
+            total = d * (k - 1)
+            numbers[2 * i : 2 * i + 2] = [total // 2, total - total // 2]
+    return numbers
 
 
 class _ConvNd(Module):
@@ -59,16 +115,16 @@ class _ConvNd(Module):
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = each(kernel_size, self._n)
-        self.stride = each(stride, self._n)
-        self.padding = padding if isinstance(padding, str) else each(padding, self._n)
-        self.dilation = each(dilation, self._n)
+        self.kernel_size = _each(kernel_size, self._n)
+        self.stride = _each(stride, self._n)
+        self.padding = padding if isinstance(padding, str) else _each(padding, self._n)
+        self.dilation = _each(dilation, self._n)
         self.transposed = transposed
-        self.output_padding = each(output_padding, self._n)
+        self.output_padding = _each(output_padding, self._n)
         self.groups = groups
         self.padding_mode = padding_mode
-        check_arguments(in_channels, out_channels, self.stride, self.padding, groups, padding_mode)
-        self._reversed_padding_repeated_twice = padding_for_pad(
+        _check_arguments(in_channels, out_channels, self.stride, self.padding, groups, padding_mode)
+        self._reversed_padding_repeated_twice = _padding_for_pad(
             self.padding, self.kernel_size, self.dilation
         )
         first, second = in_channels, out_channels

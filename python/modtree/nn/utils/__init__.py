@@ -20,10 +20,6 @@ from modtree.nn.utils.fusion import (
     fuse_linear_bn_eval,
     fuse_linear_bn_weights,
 )
-from modtree.nn.utils.memory_format import (
-    convert_conv2d_weight_memory_format,
-    convert_conv3d_weight_memory_format,
-)
 from modtree.nn.utils.prefix import consume_prefix_in_state_dict_if_present
 from modtree.nn.utils.skip_init import skip_init
 from modtree.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
@@ -36,8 +32,6 @@ __all__ = [
     "clip_grad_value_",
     "clip_grads_with_norm_",
     "consume_prefix_in_state_dict_if_present",
-    "convert_conv2d_weight_memory_format",
-    "convert_conv3d_weight_memory_format",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",
     "fuse_linear_bn_eval",
