@@ -32,76 +32,6 @@ def _with_bias(n: int, y: Array, bias: Array | None, has_batch: bool) -> Array:
     return y if has_batch else y[0]
 
 
-def _conv(
-    n: int,
-    input: Array,
-    weight: Array,
-    bias: Array | None,
-    stride: Ints,
-    padding: str | Ints,
-    dilation: Ints,
-    groups: int,
-) -> Array:
-    x, has_batch = batched(f"conv{n}d", input, n)
-    strides, dilations = each(stride, n), each(dilation, n)
-    pads: Any
-    if isinstance(padding, str):
-        if padding not in ("same", "valid"):
-            raise RuntimeError(f"Invalid padding string: '{padding}', should be 'valid' or 'same'")
-        if padding == "same" and max(strides) > 1:
-            raise RuntimeError("padding='same' is not supported for strided convolutions")
-        totals = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
-        # The odd element goes to the end.
-        pads = [(t // 2, t - t // 2) if padding == "same" else (0, 0) for t in totals]
-    else:
-        pads = [(p, p) for p in each(padding, n)]
-    y = _run(
-        n,
-        x,
-        weight,
-        window_strides=strides,
-        padding=pads,
-        rhs_dilation=dilations,
-        feature_group_count=groups,
-    )
-    return _with_bias(n, y, bias, has_batch)
-
-
-def _conv_transpose(
-    n: int,
-    input: Array,
-    weight: Array,
-    bias: Array | None,
-    stride: Ints,
-    padding: Ints,
-    output_padding: Ints,
-    groups: int,
-    dilation: Ints,
-) -> Array:
-    x, has_batch = batched(f"conv_transpose{n}d", input, n)
-    strides, dilations = each(stride, n), each(dilation, n)
-    kernel = weight.shape[2:]
-    # (C, O / groups, *kernel) as the weight (O, C / groups, *kernel) of a convolution of the input
-    # with zeros between its elements.
-    channels, outputs = weight.shape[:2]
-    w = weight.reshape(groups, channels // groups, outputs, *kernel)
-    w = jnp.flip(jnp.swapaxes(w, 1, 2), tuple(range(3, 3 + n)))
-    w = w.reshape(groups * outputs, channels // groups, *kernel)
-    reach = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
-    both = zip(reach, each(padding, n), each(output_padding, n), strict=True)
-    y = _run(
-        n,
-        x,
-        w,
-        window_strides=(1,) * n,
-        padding=[(r - p, r - p + extra) for r, p, extra in both],
-        lhs_dilation=strides,
-        rhs_dilation=dilations,
-        feature_group_count=groups,
-    )
-    return _with_bias(n, y, bias, has_batch)
-
-
 def _make_conv(n: int) -> Any:
     def conv(
         input: Array,
@@ -112,7 +42,31 @@ def _make_conv(n: int) -> Any:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Array:
-        return _conv(n, input, weight, bias, stride, padding, dilation, groups)
+        x, has_batch = batched(f"conv{n}d", input, n)
+        strides, dilations = each(stride, n), each(dilation, n)
+        pads: Any
+        if isinstance(padding, str):
+            if padding not in ("same", "valid"):
+                raise RuntimeError(
+                    f"Invalid padding string: '{padding}', should be 'valid' or 'same'"
+                )
+            if padding == "same" and max(strides) > 1:
+                raise RuntimeError("padding='same' is not supported for strided convolutions")
+            totals = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+            # The odd element goes to the end.
+            pads = [(t // 2, t - t // 2) if padding == "same" else (0, 0) for t in totals]
+        else:
+            pads = [(p, p) for p in each(padding, n)]
+        y = _run(
+            n,
+            x,
+            weight,
+            window_strides=strides,
+            padding=pads,
+            rhs_dilation=dilations,
+            feature_group_count=groups,
+        )
+        return _with_bias(n, y, bias, has_batch)
 
     return conv
 
@@ -128,9 +82,28 @@ def _make_conv_transpose(n: int) -> Any:
         groups: int = 1,
         dilation: Ints = 1,
     ) -> Array:
-        return _conv_transpose(
-            n, input, weight, bias, stride, padding, output_padding, groups, dilation
+        x, has_batch = batched(f"conv_transpose{n}d", input, n)
+        strides, dilations = each(stride, n), each(dilation, n)
+        kernel = weight.shape[2:]
+        # (C, O / groups, *kernel) as the weight (O, C / groups, *kernel) of a convolution of the
+        # input with zeros between its elements.
+        channels, outputs = weight.shape[:2]
+        w = weight.reshape(groups, channels // groups, outputs, *kernel)
+        w = jnp.flip(jnp.swapaxes(w, 1, 2), tuple(range(3, 3 + n)))
+        w = w.reshape(groups * outputs, channels // groups, *kernel)
+        reach = [d * (k - 1) for d, k in zip(dilations, kernel, strict=True)]
+        both = zip(reach, each(padding, n), each(output_padding, n), strict=True)
+        y = _run(
+            n,
+            x,
+            w,
+            window_strides=(1,) * n,
+            padding=[(r - p, r - p + extra) for r, p, extra in both],
+            lhs_dilation=strides,
+            rhs_dilation=dilations,
+            feature_group_count=groups,
         )
+        return _with_bias(n, y, bias, has_batch)
 
     return conv_transpose
 

@@ -121,29 +121,6 @@ class _Windows:
         return total
 
 
-def _max_pool(
-    n: int,
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    dilation: Ints,
-    ceil_mode: bool,
-    both: bool,
-) -> Any:
-    x, has_batch = batched(f"max_pool{n}d", input, n)
-    windows = _Windows(n, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
-    # jax does not derive maxima of windows with distances between their elements.
-    if not both and max(windows.dilation) == 1:
-        inexact = jnp.issubdtype(x.dtype, jnp.floating)
-        start = -jnp.inf if inexact else jnp.iinfo(x.dtype).min
-        # An initial value of the very dtype: only then it is known as a maximum, and derived.
-        y = windows.reduce(x, np.array(start, x.dtype)[()], jax.lax.max)
-        return y if has_batch else y[0]
-    found, indices = _largest(x, windows.positions(), has_batch)
-    return (found, indices) if both else found
-
-
 def _largest(x: Array, positions: list[np.ndarray], has_batch: bool) -> tuple[Array, Array]:
     values = gather_windows(x, positions)
     chosen = jnp.argmax(values, -1, keepdims=True)
@@ -151,24 +128,6 @@ def _largest(x: Array, positions: list[np.ndarray], has_batch: bool) -> tuple[Ar
     places = jnp.broadcast_to(jnp.asarray(flat_places(positions, x.shape[2:])), values.shape)
     indices = jnp.take_along_axis(places, chosen, -1)[..., 0]
     return (found, indices) if has_batch else (found[0], indices[0])
-
-
-def _avg_pool(
-    n: int,
-    input: Array,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
-) -> Array:
-    x, has_batch = batched(f"avg_pool{n}d", input, n)
-    windows = _Windows(n, x.shape[2:], kernel_size, stride, padding, 1, ceil_mode)
-    total = windows.reduce(x, np.array(0, x.dtype)[()], jax.lax.add)
-    by: Any = divisor_override or windows.elements(count_include_pad)
-    y = total / jnp.asarray(by, x.dtype)
-    return y if has_batch else y[0]
 
 
 # -- a given number of parts -----------------------------------------------------------------------
@@ -185,69 +144,6 @@ def _parts(n: int, x: Array, output_size: Any) -> list[int]:
     return [x.shape[2 + i] if w is None else int(w) for i, w in enumerate(wanted)]
 
 
-def _adaptive_avg_pool(n: int, input: Array, output_size: Any) -> Array:
-    x, has_batch = batched(f"adaptive_avg_pool{n}d", input, n)
-    for axis, parts in enumerate(_parts(n, x, output_size), 2):
-        begin, end = _bounds(x.shape[axis], parts)
-        place = np.arange(x.shape[axis])
-        inside = (place >= begin[:, None]) & (place < end[:, None])
-        weights = inside / (end - begin)[:, None]
-        x = jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ jnp.asarray(weights.T, x.dtype), -1, axis)
-    return x if has_batch else x[0]
-
-
-def _adaptive_max_pool(n: int, input: Array, output_size: Any, return_indices: bool) -> Any:
-    x, has_batch = batched(f"adaptive_max_pool{n}d", input, n)
-    positions = []
-    for size, parts in zip(x.shape[2:], _parts(n, x, output_size), strict=True):
-        begin, end = _bounds(size, parts)
-        place = begin[:, None] + np.arange(max((end - begin).max(initial=1), 1))
-        positions.append(np.where(place < end[:, None], place, -1))
-    found, indices = _largest(x, positions, has_batch)
-    return (found, indices) if return_indices else found
-
-
-# -- pooling undone -------------------------------------------------------------------------------
-
-
-def _max_unpool(
-    n: int,
-    input: Array,
-    indices: Array,
-    kernel_size: Ints,
-    stride: Ints | None,
-    padding: Ints,
-    output_size: Sequence[int] | None,
-) -> Array:
-    name = f"max_unpool{n}d"
-    x, has_batch = batched(name, input, n)
-    if indices.shape != input.shape:
-        raise RuntimeError(
-            f"{name}(): expected shape of indices to be that of the input ({list(input.shape)}) "
-            f"but got {list(indices.shape)}"
-        )
-    kernel = each(kernel_size, n)
-    steps = kernel if stride is None else each(stride, n)
-    pads = each(padding, n)
-    usual = [
-        (size - 1) * s - 2 * p + k
-        for size, s, p, k in zip(x.shape[2:], steps, pads, kernel, strict=True)
-    ]
-    sizes = usual if output_size is None else list(output_size)[-n:]
-    for wanted, middle, s in zip(sizes, usual, steps, strict=True):
-        if output_size is not None and not middle - s < wanted < middle + s:
-            raise ValueError(
-                f"{name}(): expected an output_size within a stride of {usual}, got {sizes}"
-            )
-    batch, channels = x.shape[:2]
-    flat = jnp.zeros((batch, channels, math.prod(sizes)), x.dtype)
-    places = jnp.asarray(indices).reshape(batch, channels, -1)
-    index = (*jnp.ogrid[:batch, :channels, :1][:2], places)
-    flat = flat.at[index].set(x.reshape(places.shape))
-    result = flat.reshape(batch, channels, *sizes)
-    return result if has_batch else result[0]
-
-
 # -- under their names -----------------------------------------------------------------------------
 
 
@@ -261,8 +157,18 @@ def _make_max_pool(n: int, both: bool) -> Any:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        indices = both or return_indices
-        return _max_pool(n, input, kernel_size, stride, padding, dilation, ceil_mode, indices)
+        with_indices = both or return_indices
+        x, has_batch = batched(f"max_pool{n}d", input, n)
+        windows = _Windows(n, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
+        # jax does not derive maxima of windows with distances between their elements.
+        if not with_indices and max(windows.dilation) == 1:
+            inexact = jnp.issubdtype(x.dtype, jnp.floating)
+            start = -jnp.inf if inexact else jnp.iinfo(x.dtype).min
+            # An initial value of the very dtype: only then it is known as a maximum, and derived.
+            y = windows.reduce(x, np.array(start, x.dtype)[()], jax.lax.max)
+            return y if has_batch else y[0]
+        found, indices = _largest(x, windows.positions(), has_batch)
+        return (found, indices) if with_indices else found
 
     return max_pool
 
@@ -277,9 +183,12 @@ def _make_avg_pool(n: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Array:
-        return _avg_pool(
-            n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
+        x, has_batch = batched(f"avg_pool{n}d", input, n)
+        windows = _Windows(n, x.shape[2:], kernel_size, stride, padding, 1, ceil_mode)
+        total = windows.reduce(x, np.array(0, x.dtype)[()], jax.lax.add)
+        by: Any = divisor_override or windows.elements(count_include_pad)
+        y = total / jnp.asarray(by, x.dtype)
+        return y if has_batch else y[0]
 
     return avg_pool
 
@@ -293,21 +202,61 @@ def _make_max_unpool(n: int) -> Any:
         padding: Ints = 0,
         output_size: Sequence[int] | None = None,
     ) -> Array:
-        return _max_unpool(n, input, indices, kernel_size, stride, padding, output_size)
+        name = f"max_unpool{n}d"
+        x, has_batch = batched(name, input, n)
+        if indices.shape != input.shape:
+            raise RuntimeError(
+                f"{name}(): expected shape of indices to be that of the input "
+                f"({list(input.shape)}) but got {list(indices.shape)}"
+            )
+        kernel = each(kernel_size, n)
+        steps = kernel if stride is None else each(stride, n)
+        pads = each(padding, n)
+        usual = [
+            (size - 1) * s - 2 * p + k
+            for size, s, p, k in zip(x.shape[2:], steps, pads, kernel, strict=True)
+        ]
+        sizes = usual if output_size is None else list(output_size)[-n:]
+        for wanted, middle, s in zip(sizes, usual, steps, strict=True):
+            if output_size is not None and not middle - s < wanted < middle + s:
+                raise ValueError(
+                    f"{name}(): expected an output_size within a stride of {usual}, got {sizes}"
+                )
+        batch, channels = x.shape[:2]
+        flat = jnp.zeros((batch, channels, math.prod(sizes)), x.dtype)
+        places = jnp.asarray(indices).reshape(batch, channels, -1)
+        index = (*jnp.ogrid[:batch, :channels, :1][:2], places)
+        flat = flat.at[index].set(x.reshape(places.shape))
+        result = flat.reshape(batch, channels, *sizes)
+        return result if has_batch else result[0]
 
     return max_unpool
 
 
 def _make_adaptive_avg_pool(n: int) -> Any:
     def adaptive_avg_pool(input: Array, output_size: Any) -> Array:
-        return _adaptive_avg_pool(n, input, output_size)
+        x, has_batch = batched(f"adaptive_avg_pool{n}d", input, n)
+        for axis, parts in enumerate(_parts(n, x, output_size), 2):
+            begin, end = _bounds(x.shape[axis], parts)
+            place = np.arange(x.shape[axis])
+            inside = (place >= begin[:, None]) & (place < end[:, None])
+            weights = inside / (end - begin)[:, None]
+            x = jnp.moveaxis(jnp.moveaxis(x, axis, -1) @ jnp.asarray(weights.T, x.dtype), -1, axis)
+        return x if has_batch else x[0]
 
     return adaptive_avg_pool
 
 
 def _make_adaptive_max_pool(n: int, both: bool) -> Any:
     def adaptive_max_pool(input: Array, output_size: Any, return_indices: bool = False) -> Any:
-        return _adaptive_max_pool(n, input, output_size, both or return_indices)
+        x, has_batch = batched(f"adaptive_max_pool{n}d", input, n)
+        positions = []
+        for size, parts in zip(x.shape[2:], _parts(n, x, output_size), strict=True):
+            begin, end = _bounds(size, parts)
+            place = begin[:, None] + np.arange(max((end - begin).max(initial=1), 1))
+            positions.append(np.where(place < end[:, None], place, -1))
+        found, indices = _largest(x, positions, has_batch)
+        return (found, indices) if both or return_indices else found
 
     return adaptive_max_pool
 
