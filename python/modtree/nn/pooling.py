@@ -286,6 +286,17 @@ class _MaxUnpoolNd(Module):
     def forward(
         self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
     ) -> Tensor:
+        """Puts the values at the indices that the pooling returned.
+
+        Example:
+            >>> pool, unpool = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
+            >>> values, indices = pool(mt.arange(16.0).reshape(1, 4, 4))
+            >>> unpool(values, indices)[0]
+            tensor([[ 0.,  0.,  0.,  0.],
+                    [ 0.,  5.,  0.,  7.],
+                    [ 0.,  0.,  0.,  0.],
+                    [ 0., 13.,  0., 15.]])
+        """
         unpool = getattr(F, f"max_unpool{self._n}d")
         return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
@@ -305,16 +316,6 @@ _MAX_UNPOOL = """Puts maxima back where :class:`MaxPool{n}d` found them; everyth
         - output: (N, C, {results}) or without N, ``{first}' = ({first} - 1) * stride -
           2 * padding + kernel_size``{others}, or as ``output_size`` says.
     """
-_EXAMPLE = """
-    Example:
-        >>> pool, unpool = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
-        >>> values, indices = pool(mt.arange(16.0).reshape(1, 4, 4))
-        >>> unpool(values, indices)[0]
-        tensor([[ 0.,  0.,  0.,  0.],
-                [ 0.,  5.,  0.,  7.],
-                [ 0.,  0.,  0.,  0.],
-                [ 0., 13.,  0., 15.]])
-    """
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
@@ -323,7 +324,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    __doc__ = for_axes(2, _MAX_UNPOOL + _EXAMPLE)
+    __doc__ = for_axes(2, _MAX_UNPOOL)
     _n = 2
 
 
