@@ -5,7 +5,7 @@
 import builtins
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overload
 
 import numpy as np
@@ -247,7 +247,7 @@ def _append_children(container: Module, modules: tuple[Any, ...], first: int, /)
 def _make_state_metadata(record: Any, /) -> Any: ...
 def _seal_module_class(cls: type, /) -> None: ...
 
-_imported: dict[str, ModuleType]  # set by modtree._imports
+_executed: set[str]  # set by modtree._imports
 
 def _exchange_object_methods(on: bool) -> bool: ...
 def _may_know_internals(part: str) -> bool: ...

@@ -132,4 +132,3 @@ _imports.answer_lazily(
     others="modtree._library",
 )
 _imports.register_tool("failed loads", "modtree.inspection.load_failures")
-_imports.remember()

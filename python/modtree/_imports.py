@@ -2,8 +2,7 @@
 """One import of modtree for each process; the names of what it makes public.
 
 Native code knows the classes that the first import made (which methods are Module's own, what a
-Parameter is), and it outlives ``sys.modules``. Where somebody has cleared that and imports modtree
-again, these are the first import's modules once more.
+Parameter is), and it outlives ``sys.modules``. A second import is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ __all__ = [
     "need_numpy_side",
     "refuse_second",
     "register_tool",
-    "remember",
 ]
 
 #: Where the pages of docs/ can be read; an installed package has none of them.
@@ -60,30 +58,21 @@ def find_tool(task: str) -> ModuleType:
     return importlib.import_module(_tools[task])
 
 
-def remember() -> None:
-    """Keeps the modules that are imported by now."""
-    loaded = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] == "modtree"
-        and not getattr(module.__spec__, "_initializing", False)
-    }
-    _C._imported = {**getattr(_C, "_imported", {}), **loaded}
-
-
 def refuse_second(name: str) -> None:
-    """For modules that hand their classes to native code, in their first lines: ImportError when
-    they run once more.
+    """For modules that hand their classes to native code, in their first lines.
+
+    Raises:
+        ImportError: The module runs a second time in this process.
     """
-    if name in getattr(_C, "_imported", {}):
+    executed: set[str] = vars(_C).setdefault("_executed", set())
+    if name in executed:
         raise ImportError(
-            f"{name} cannot be executed a second time in this process, since native code and all "
-            f"modules that exist hold "
-            f"its first classes: do not reload it or remove it alone from sys.modules. To import "
-            f"modtree again, remove all "
-            f"of it, which gives the same modules back, or start another process",
+            f"{name} cannot be executed a second time in this process: native code and all modules "
+            f"that exist hold its first classes. Do not reload it or remove it from sys.modules; "
+            f"start another process",
             name=name,
         )
+    executed.add(name)
 
 
 def complete_numpy_side() -> None:
@@ -196,8 +185,6 @@ def answer_lazily(module: str, homes: Mapping[str, str], others: str) -> None:
         others: The module that puts all the rest of ``__all__`` into the package's namespace.
     """
     there = sys.modules[module]
-    if "__getattr__" in vars(there):  # a second import of the package
-        return
 
     def __getattr__(name: str) -> Any:
         if name in homes:
@@ -232,22 +219,7 @@ def _is_import_from(frame: Any) -> bool:
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
 
 
-def _restore() -> None:
-    """Puts the modules of the first import back, with those that were imported after it: a package
-    has them as attributes.
-    """
-    known = dict(getattr(_C, "_imported", {}))
-    packages = [module for module in known.values() if hasattr(module, "__path__")]
-    for package in packages:
-        for name, value in vars(package).items():
-            full_name = f"{package.__name__}.{name}"
-            if isinstance(value, ModuleType) and value.__name__ == full_name not in known:
-                known[full_name] = value
-                packages += [value] if hasattr(value, "__path__") else []
-    sys.modules.update(known)
-
-
+# The package imports this module before all others. With the rest of sys.modules, this stops a
+# second import of the whole package before any of it runs.
+refuse_second(__name__)
 sys.meta_path.insert(0, _RowFinder())
-# Before anything else of a second import can run: what it imports from here on is there already,
-# the package itself too.
-_restore()

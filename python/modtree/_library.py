@@ -67,4 +67,3 @@ def _public_names() -> dict[str, object]:
 vars(sys.modules["modtree"]).update(_public_names())
 _imports.name_by_public_path("modtree", sys.modules["modtree"].__all__)
 setattr(_tensor, "Tensor", Tensor)  # noqa: B010  # where torch has the class, unknown to checkers
-_imports.remember()

@@ -18,4 +18,3 @@ for _name, _module in [*sys.modules.items()]:
             vars(_module).setdefault(_type, _types[_type])
 
 _imports.is_complete = True
-_imports.remember()
