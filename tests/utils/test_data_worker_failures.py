@@ -29,7 +29,7 @@ from helpers.worker_data import (
 )
 
 import modtree as mt
-from modtree.utils.data import _pool, _transport
+from modtree.utils.data import _workers
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
@@ -75,17 +75,13 @@ def left_in_shared_memory(before):
 
 @pytest.fixture
 def nothing_left():
-    """No process, descriptor, mapping or file in shared memory more than before."""
+    """No process, descriptor or file in shared memory more than before."""
 
     def state():
         gc.collect()
         own = f"/proc/{os.getpid()}"
         descriptors = len(os.listdir(own + "/fd")) if os.path.isdir(own) else 0
-        mapped = 0
-        if os.path.isdir(own):
-            with open(own + "/maps") as maps:
-                mapped = sum("modtree-batch" in line for line in maps)
-        return len(multiprocessing.active_children()), descriptors, mapped
+        return len(multiprocessing.active_children()), descriptors
 
     before, files = state(), shared_files()
     yield
@@ -233,63 +229,14 @@ def test_timeout(data):
 
 
 def test_a_worker_that_does_not_end_is_ended(monkeypatch, children):
-    monkeypatch.setattr(_pool, "_PATIENCE", 0.1)
+    monkeypatch.setattr(_workers, "_PATIENCE", 0.1)
     loader = loader_of(mt.utils.data, Sleeping(), 1)
     iterator = iter(loader)
     del iterator
     assert not children()
 
 
-# -- memory ----------------------------------------------------------------------------------------
-
-needs_memory = pytest.mark.skipif(
-    not hasattr(os, "memfd_create"), reason="needs memory without a name"
-)
-
-
-@needs_memory
-def test_large_arrays_come_through_memory(nothing_left):
-    batches = list(loader_of(mt.utils.data, Squares(8, (100, 100)), 2))
-    with open("/proc/self/maps") as maps:
-        assert sum("modtree-batch" in line for line in maps) == 4
-    planes = [batch["plane"] for batch in batches]
-    for i, plane in enumerate(planes):
-        array = plane.numpy()
-        assert plane.is_shared() and array.flags.writeable and array.flags.aligned
-        np.testing.assert_array_equal(array[1], np.full((100, 100), 2 * i + 1))
-
-
-@needs_memory
-def test_a_small_part_of_a_batch_does_not_keep_the_rest():
-    """Each array has a mapping of its own."""
-
-    def two(batch):
-        return mt.zeros(100_000), mt.ones(50_000)
-
-    small = next(iter(loader_of(mt.utils.data, Squares(2), 2, collate_fn=two)))[1]
-    with open("/proc/self/maps") as maps:
-        sizes = [line.split()[0].split("-") for line in maps if "modtree-batch" in line]
-    assert [int(end, 16) - int(begin, 16) for begin, end in sizes] == [200_704]
-    assert small.sum().item() == 50_000
-
-
-@needs_memory
-def test_more_batches_than_there_may_be_mappings(monkeypatch, nothing_left):
-    monkeypatch.setattr(_transport, "_MOST_MAPPINGS", 2)
-    batches = list(loader_of(mt.utils.data, Squares(10, (100, 100)), 2))
-    for i, batch in enumerate(batches):
-        assert batch["plane"][:, 5, 5].tolist() == [2 * i, 2 * i + 1]
-        batch["plane"] += 1
-    batches.clear()
-    del batch
-
-
-def test_without_such_memory_arrays_go_through_the_pipe(monkeypatch, nothing_left):
-    monkeypatch.delattr(os, "memfd_create", raising=False)
-    batches = list(loader_of(mt.utils.data, Squares(10, (200, 200)), 2))
-    for i, batch in enumerate(batches):
-        assert batch["plane"][:, 5, 5].tolist() == [2 * i, 2 * i + 1]
-        batch["plane"] += 1
+# -- what comes, and what is left ------------------------------------------------------------------
 
 
 def test_arrays_keep_their_kind():

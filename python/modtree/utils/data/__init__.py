@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from modtree import _imports
-from modtree.utils.data._worker import get_worker_info
+from modtree.utils.data._workers import get_worker_info
 from modtree.utils.data.collate import default_collate, default_convert
 from modtree.utils.data.dataloader import DataLoader
 from modtree.utils.data.dataset import (

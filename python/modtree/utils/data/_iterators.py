@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
+import multiprocessing
+import pickle
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from modtree._tensor.random import bits_of
 from modtree.utils.data._fetch import Reading
-from modtree.utils.data._pool import Pool
-from modtree.utils.data._worker import Job
+from modtree.utils.data._workers import Pool, WorkerInfo, failure_of
 
 if TYPE_CHECKING:
     from modtree.utils.data.dataloader import DataLoader
@@ -87,16 +89,6 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         return self._read(next(self._keys))
 
 
-class _Task:
-    """A batch that was asked for."""
-
-    __slots__ = ("answer", "worker")
-
-    def __init__(self, worker: int) -> None:
-        self.worker = worker
-        self.answer: tuple[str, Callable[[], Any]] | None = None
-
-
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Batches made by workers, a fixed number of them ahead of what is asked for."""
 
@@ -108,17 +100,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             )
         self._round = -1
         super().__init__(loader)
-        self._in_order = loader.in_order
         self._timeout = loader.timeout
         self._persistent = loader.persistent_workers
-        self._each = loader.prefetch_factor
-        jobs = [
-            Job(i, self._num_workers, self._base_seed, self._reading, loader.worker_init_fn)
-            for i in range(self._num_workers)
-        ]
-        self._pool = Pool(jobs, loader.multiprocessing_context)
+        self._ahead = loader.prefetch_factor * self._num_workers
+        self._pool = Pool()
         weakref.finalize(self, self._pool.close)
+        context = loader.multiprocessing_context or multiprocessing.get_context()
         try:
+            for i in range(self._num_workers):
+                info = WorkerInfo(i, self._num_workers, self._base_seed + i, self._reading.dataset)
+                self._pool.start(info, self._reading, loader.worker_init_fn, context)
             self._prefetch()
         except BaseException:
             self._pool.close()  # nobody has this iterator but the traceback
@@ -127,11 +118,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _begin(self, loader: DataLoader) -> None:
         super()._begin(loader)
         self._round += 1
-        self._numbers = itertools.count()
-        self._tasks: dict[int, _Task] = {}  # in the order in which they were given out
+        self._asked: collections.deque[int] = collections.deque()  # workers, in the order of keys
         self._turns = itertools.cycle(range(self._num_workers))
         self._active = set(range(self._num_workers))
-        self._finished = False
 
     def _reset(self, loader: DataLoader) -> None:
         """A new round with the same workers; what the last one left over is dropped."""
@@ -139,82 +128,39 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._prefetch()
 
     def _prefetch(self) -> None:
-        for _ in range(self._each * self._num_workers):
+        for _ in range(self._ahead):
             self._give_out()
 
     def _give_out(self) -> None:
-        worker = self._whose_turn()
+        some = itertools.islice(self._turns, self._num_workers)
+        worker = next((w for w in some if w in self._active), None)
         if worker is None:
             return
         try:
             key = next(self._keys)
         except StopIteration:
             return
-        number = next(self._numbers)
-        self._tasks[number] = _Task(worker)
-        self._pool.ask(worker, self._round, number, key)
-
-    def _whose_turn(self) -> int | None:
-        for worker in itertools.islice(self._turns, self._num_workers):
-            if worker not in self._active:
-                continue
-            if self._in_order or self._load_of(worker) < self._each:
-                return worker
-        return None
-
-    def _load_of(self, worker: int) -> int:
-        return sum(task.worker == worker for task in self._tasks.values())
+        self._pool.ask(worker, self._round, key)
+        self._asked.append(worker)
 
     def _next_data(self) -> Any:
-        while True:
-            number = self._ready_task()
-            if number is not None:
-                break
-            if self._finished or not self._tasks:
-                self._finish()
-                raise StopIteration
+        while self._asked:
             if self._pool.closed:
                 raise RuntimeError(
                     "the workers of this iterator have ended; take a new one with iter(loader)"
                 )
-            self._take_answer()
-        answer = self._tasks.pop(number).answer
-        assert answer is not None
-        self._give_out()
-        kind, load = answer
-        if kind == "failure":
-            raise load().exception() from None
-        return load()
-
-    def _ready_task(self) -> int | None:
-        """The task whose batch is the next one to hand out, if it is there."""
-        for number, task in self._tasks.items():
-            if task.answer is not None:
-                return number
-            if self._in_order:
-                break
-        return None
-
-    def _take_answer(self) -> None:
-        worker, (number, task, kind), load = self._pool.answer(self._timeout)
-        if number != self._round or task not in self._tasks:
-            return
-        if kind == "end":
-            self._end_of_stream(worker)
-        else:
-            self._tasks[task].answer = (kind, load)
-
-    def _end_of_stream(self, worker: int) -> None:
-        self._active.discard(worker)
-        gone = [n for n, t in self._tasks.items() if t.worker == worker and t.answer is None]
-        for number in gone:
-            del self._tasks[number]
-        if not self._persistent:
-            self._pool.stop(worker)
-        for _ in gone:
+            if self._asked[0] not in self._active:  # its stream has ended
+                self._asked.popleft()
+                continue
+            kind, body = self._pool.answer(self._asked[0], self._round, self._timeout)
+            worker = self._asked.popleft()
+            if kind == "end":
+                self._active.discard(worker)
             self._give_out()
-
-    def _finish(self) -> None:
-        self._finished = True
+            if kind == "failure":
+                raise failure_of(body) from None
+            if kind == "batch":
+                return pickle.loads(body)
         if not self._persistent:
             self._pool.close()
+        raise StopIteration

@@ -14,7 +14,7 @@ from modtree.utils.data._iterators import (
     _MultiProcessingDataLoaderIter,
     _SingleProcessDataLoaderIter,
 )
-from modtree.utils.data._worker import get_worker_info
+from modtree.utils.data._workers import get_worker_info
 from modtree.utils.data.collate import default_collate, default_convert
 from modtree.utils.data.dataset import IterableDataset
 from modtree.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -57,7 +57,7 @@ class DataLoader:
         prefetch_factor: batches that each worker makes ahead; 2 by default.
         persistent_workers: keep the workers for the next round. There is one iterator then, and
             each ``iter(loader)`` starts it again.
-        in_order: False hands batches out as they come.
+        in_order: kept, without effect: batches come in order.
 
     Raises:
         ValueError: arguments that exclude each other, or one out of its range; on setting what is
