@@ -254,7 +254,7 @@ _LAYER_FILES: dict[str, Row] = {
         Names("modtree.nn", "CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss HuberLoss"),
         Names("modtree.nn", "KLDivLoss L1Loss MSELoss MarginRankingLoss"),
         Names("modtree.nn", "MultiMarginLoss"),
-        Names("modtree.nn", "NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss"),
+        Names("modtree.nn", "NLLLoss PoissonNLLLoss SmoothL1Loss SoftMarginLoss"),
         Names("modtree.nn", "TripletMarginLoss TripletMarginWithDistanceLoss"),
         Names("modtree.nn.loss", "_Loss _WeightedLoss"),
     ),
