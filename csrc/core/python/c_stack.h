@@ -4,6 +4,8 @@
 // functions ask on their way in, and raise a RecursionError while there is room for it.
 #pragma once
 
+#include <Python.h>
+
 #include <cstdint>
 #ifdef _MSC_VER
 #include <intrin.h>
@@ -23,8 +25,9 @@ struct CStack {
 };
 
 // glibc keeps room for a few words of libraries that are loaded later, so no call looks for these:
-// it would take three times the instructions of the check.
-#ifdef __GLIBC__
+// it would take three times the instructions of the check. Without the GIL, the caches of a thread
+// are in the same block, which is too large for that room.
+#if defined(__GLIBC__) && !defined(Py_GIL_DISABLED)
 [[gnu::tls_model("initial-exec")]]
 #endif
 inline thread_local CStack c_stack;
