@@ -328,6 +328,18 @@ def test_gains(library):
             gain(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [(n[:-1], ()) for n in CALLS if n != "trunc_normal_"]
+    + [("constant", (4,)), ("eye", ()), ("sparse", (0.5,)), ("dirac", ())],
+)
+def test_deprecated_names(library, name, args):
+    t = library.empty(4, 4, 4) if name == "dirac" else library.empty(4, 4)
+    with warns(FutureWarning, f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`."):
+        assert getattr(library.init, name)(t, *args) is t
+    assert (array(t) != 0).any()
+
+
 @needs("torch")
 def test_public_names_are_torchs():
     import torch.nn.init
@@ -343,7 +355,8 @@ def test_the_warning_points_at_the_caller():
         warnings.simplefilter("always")
         ours_init.kaiming_uniform_(mt.empty(0, 3))
         ours_init.trunc_normal_(mt.empty(2), mean=9.0)
-    assert [w.filename for w in caught] == [__file__] * 2
+        ours_init.uniform(mt.empty(2))
+    assert [w.filename for w in caught] == [__file__] * 3
 
 
 def test_a_value_that_is_no_tensor():

@@ -9,9 +9,11 @@ drawn.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,18 +25,29 @@ from modtree.core.families import family_of
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -407,5 +420,38 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
 
 
 overridable_all(globals(), ("uniform_", "normal_", "constant_", "kaiming_uniform_"))
+
+# -- names from before the underscore --------------------------------------------------------------
+
+
+def _deprecated(function: Callable[..., T]) -> Callable[..., T]:
+    new = function.__name__
+    old = new[:-1]
+
+    @functools.wraps(function)
+    def forward(*args: Any, **kwargs: Any) -> T:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    forward.__name__ = forward.__qualname__ = old
+    forward.__doc__ = f"Deprecated: use :func:`{new}`.\n\n    {function.__doc__ or ''}"
+    return forward
+
+
+uniform = _deprecated(uniform_)
+normal = _deprecated(normal_)
+constant = _deprecated(constant_)
+eye = _deprecated(eye_)
+dirac = _deprecated(dirac_)
+xavier_uniform = _deprecated(xavier_uniform_)
+xavier_normal = _deprecated(xavier_normal_)
+kaiming_uniform = _deprecated(kaiming_uniform_)
+kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
+sparse = _deprecated(sparse_)
 
 _imports.answer_for_missing(__name__)
