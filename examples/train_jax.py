@@ -94,7 +94,7 @@ class JaxStep:
         import optax
 
         import modtree.jax
-        from modtree.families.jax_functions import keys
+        from modtree.jax_arrays.functions import keys
 
         adam = optax.scale_by_adam(eps=SMALLEST)
         self.optimizer = optax.chain(

@@ -11,15 +11,15 @@ from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overloa
 import numpy as np
 from typing_extensions import Self
 
-from modtree._argument_types import DType, Index, Number, Operand, memory_format
-from modtree._tensor.devices import device
-from modtree._tensor.parameter import Parameter
-from modtree._tensor.size import Size
-from modtree._tensor.tensor import Tensor
 from modtree.core.loading.rename import Rename
 from modtree.core.loading.report import LoadReport
 from modtree.core.module import Module
 from modtree.core.state_dict import _IncompatibleKeys
+from modtree.numpy.argument_types import DType, Index, Number, Operand, memory_format
+from modtree.numpy.tensor.devices import device
+from modtree.numpy.tensor.parameter import Parameter
+from modtree.numpy.tensor.size import Size
+from modtree.numpy.tensor.tensor import Tensor
 
 _T = TypeVar("_T")
 _TInt = builtins.int
@@ -425,7 +425,7 @@ class Op:
 
     forward: Callable[..., Any]
     __name__: str
-    __text_signature__: str | None  # set by modtree._ops.registry
+    __text_signature__: str | None  # set by modtree.numpy.ops.registry
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: type | None = None, /) -> Any: ...

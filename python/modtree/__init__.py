@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from modtree import _launch
+from modtree.torch import launch as _launch
 
 _launch.become_the_program()  # where this process is `modtree run`, in place of all that follows
 
@@ -111,11 +111,11 @@ _imports.answer_lazily(
         "check": "modtree.inspection.functions",
         "compare": "modtree.inspection.functions",
         "compile": "modtree.core.compiling",
-        "default_family": "modtree.families.conversion",
+        "default_family": "modtree.core.family_conversions",
         "edit": "modtree.editing.edits",
         "find": "modtree.editing.selections",
         "find_parameters": "modtree.editing.selections",
-        "from_torch": "modtree.families.exchange",
+        "from_torch": "modtree.torch.state_dicts",
         "intervene": "modtree.editing.intervening",
         "load_file": "modtree.checkpoints",
         "load_optimizer_state": "modtree.core.resuming.optimizers",
@@ -124,11 +124,11 @@ _imports.answer_lazily(
         "save_file": "modtree.checkpoints",
         "summary": "modtree.inspection.functions",
         "to_dot": "modtree.inspection.drawing",
-        "to_family": "modtree.families.conversion",
+        "to_family": "modtree.core.family_conversions",
         "to_mermaid": "modtree.inspection.drawing",
         "to_svg": "modtree.inspection.drawing",
-        "to_torch": "modtree.families.exchange",
+        "to_torch": "modtree.torch.state_dicts",
     },
-    others="modtree._library",
+    others="modtree.numpy.library",
 )
 _imports.register_tool("failed loads", "modtree.inspection.load_failures")

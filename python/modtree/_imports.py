@@ -40,7 +40,7 @@ is_complete = False
 # side would wait for each other's modules.
 _first_use = threading.RLock()
 #: Parts of the package that stand without the NumPy side.
-_LIGHT = ("checkpoints", "cli", "core", "dropin", "editing", "families", "files", "inspection")
+_LIGHT = ("checkpoints", "families")
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
@@ -80,7 +80,7 @@ def complete_numpy_side() -> None:
     imported first, all that a tensor needs at run time is imported, in one order.
     """
     if not is_complete:
-        importlib.import_module("modtree._numpy_side")
+        importlib.import_module("modtree.numpy.complete")
 
 
 def need_numpy_side() -> None:
@@ -97,7 +97,7 @@ def name_by_public_path(module: str, public: list[str]) -> None:
     for name in public:
         value: Any = vars(sys.modules[module]).get(name)  # a submodule that waits stays away
         is_function: bool = isinstance(value, (FunctionType, _C.Overridable))
-        if is_function and value.__module__.startswith("modtree._"):
+        if is_function and value.__module__.startswith(("modtree._", "modtree.numpy.")):
             if value.__qualname__.startswith("_"):  # public on top of something of that name
                 value.__name__ = value.__qualname__ = name
             if value.__qualname__ == name:

@@ -93,7 +93,7 @@ Row = tuple[Names | Values | Answers | Refusals, ...]
 
 # -- what torch has and modtree does not -----------------------------------------------------------
 
-_ABSENT = "modtree._absent"
+_ABSENT = "modtree.numpy.absent"
 _MEMORY = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
 _NO_DEVICE = "NumPy tensors live in main memory only: there is no cuda device"
 _ONE_PROCESS = (
@@ -329,6 +329,17 @@ ROWS: dict[str, Row] = {
             Names("modtree.autograd", "enable_grad inference_mode no_grad set_grad_enabled"),
         ),
         "autograd.profiler": (Names(_ABSENT, "record_function"),),
+        "_tensor": (Names("modtree.numpy.tensor.tensor", "Tensor"),),
+        "_utils": (
+            Names("modtree.numpy.torch_utils", "_flatten_dense_tensors _get_obj_state"),
+            Names("modtree.numpy.torch_utils", "_rebuild_parameter _rebuild_parameter_with_state"),
+            Names("modtree.numpy.torch_utils", "_unflatten_dense_tensors"),
+        ),
+        "checkpoints": (Names("modtree.files.checkpoints", "*"),),
+        "dropin": (Names("modtree.torch.dropin", "*"),),
+        "families": (
+            Names("modtree.core.families", "TensorFamily family_of find functions_of register"),
+        ),
         "functional": (
             Names("modtree", "broadcast_shapes broadcast_tensors cdist einsum meshgrid norm split"),
             Names("modtree", "tensordot"),
@@ -341,8 +352,8 @@ ROWS: dict[str, Row] = {
         "optim.nadam": (Names("modtree.optim", "NAdam"),),
         "optim.radam": (Names("modtree.optim", "RAdam"),),
         "types": (
-            Names("modtree._argument_types", "Device FileLike Number Size Tensor"),
-            Names("modtree._argument_types", "_device=device _dtype=dtype _size=Sizes"),
+            Names("modtree.numpy.argument_types", "Device FileLike Number Size Tensor"),
+            Names("modtree.numpy.argument_types", "_device=device _dtype=dtype _size=Sizes"),
         ),
         "utils.data._utils": (),
         "utils.data._utils.collate": (

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from modtree import _imports
-from modtree._ops.householder import householder_product
-from modtree._ops.linalg_functions import (
+from modtree.numpy.ops.householder import householder_product
+from modtree.numpy.ops.linalg_functions import (
     LinAlgError,
     cholesky,
     det,
@@ -25,8 +25,8 @@ from modtree._ops.linalg_functions import (
     svd,
     vector_norm,
 )
-from modtree._ops.out import LINALG, taking_out
-from modtree._ops.overridable import overridable_all
+from modtree.numpy.ops.out import LINALG, taking_out
+from modtree.numpy.ops.overridable import overridable_all
 
 __all__ = [
     "LinAlgError",

@@ -24,11 +24,11 @@ from modtree._C import (
     _disabled_torch_function_impl,
     as_tuple,
 )
-from modtree._tensor.random import manual_seed
-from modtree._tensor.settings import set_printoptions
-from modtree._tensor.tensor import Tensor, is_tensor
 from modtree.nn import functional as _functional
 from modtree.nn import init as _init
+from modtree.numpy.tensor.random import manual_seed
+from modtree.numpy.tensor.settings import set_printoptions
+from modtree.numpy.tensor.tensor import Tensor, is_tensor
 
 __all__ = [
     "BaseTorchFunctionMode",

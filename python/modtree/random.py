@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from modtree import _imports
-from modtree._tensor.random import (
+from modtree.numpy.tensor.random import (
     Generator,
     default_generator,
     fork_rng,

@@ -9,8 +9,6 @@ import pickle
 from typing import Any
 
 from modtree import _imports
-from modtree._argument_types import FileLike
-from modtree._tensor.devices import as_device
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.other_files import HEAD, text_in, what_it_is
@@ -24,6 +22,8 @@ from modtree.files.sources.source import opened_as_it_is
 from modtree.files.torch.leaves import TrustingUnpickler
 from modtree.files.torch.load import count_tensors, form_of, load_object
 from modtree.files.torch.writer import prepared
+from modtree.numpy.argument_types import FileLike
+from modtree.numpy.tensor.devices import as_device
 
 __all__ = ["load", "save"]
 

@@ -276,7 +276,7 @@ def test_bad_derivatives(derivative):
     import numpy as np
 
     import modtree
-    from modtree._ops import registry as table
+    from modtree.numpy.ops import registry as table
 
     name = f"bad_row_{id(derivative)}"
     table.define(name, lambda x: np.negative(x))

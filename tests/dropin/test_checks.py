@@ -18,7 +18,7 @@ VERSION = torch.__version__
 @pytest.fixture(scope="module")
 def checks():
     """The file alone: its package cannot be imported after torch."""
-    path = Path(modtree.__file__).parent / "dropin" / "_checks.py"
+    path = Path(modtree.__file__).parent / "torch" / "dropin" / "_checks.py"
     spec = importlib.util.spec_from_file_location("checks", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -19,7 +19,7 @@ import pytest
 from helpers.launchers import Ended, environment, make_command, ran
 from helpers.needs import needs
 
-from modtree import _launch
+from modtree.torch import launch as _launch
 
 #: Prints what a program can know of its Python. The drop-in is an importer and two variables of the
 #: environment for child processes, which are left out.
@@ -36,7 +36,7 @@ def show(name, value):
 
 def site_of(environ):
     path = environ.get("PYTHONPATH", "").split(os.pathsep)
-    dropin = [p for p in path if p.endswith(os.path.join("modtree", "dropin", "site"))]
+    dropin = [p for p in path if p.endswith(os.path.join("modtree", "torch", "dropin", "site"))]
     return os.pathsep.join(p for p in path if p not in dropin)
 
 for name in "__name__ __file__ __cached__ __doc__ __package__ __annotations__".split():

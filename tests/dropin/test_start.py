@@ -216,7 +216,7 @@ def test_an_unknown_torch_is_refused_before_anything_was_changed(tmp_path):
         textwrap.dedent("""\
             import modtree.dropin
             from modtree import _C
-            from modtree.dropin import _checks
+            from modtree.torch.dropin import _checks
             check = _checks.check
 
             def change_and_check(file):

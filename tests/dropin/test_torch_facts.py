@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 import modtree  # noqa: E402
 from modtree import _C  # noqa: E402
-from modtree.families import torch_facts as facts  # noqa: E402
+from modtree.torch import facts  # noqa: E402
 
 NEWEST = {fact.name: fact.newest for fact in facts.FACTS}
 
@@ -262,7 +262,7 @@ def run(tmp_path, change, program):
     """A program whose torch file was changed before the drop-in looked at it."""
     start = textwrap.dedent("""\
         import modtree.dropin
-        from modtree.dropin import _checks
+        from modtree.torch.dropin import _checks
         check = _checks.check
         def change_and_check(file):
             change(file)

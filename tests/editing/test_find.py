@@ -13,7 +13,7 @@ from helpers.small_modules import linear
 
 import modtree as mt
 from modtree import _C
-from modtree._patterns import DEAD, Machine
+from modtree.core.patterns import DEAD, Machine
 
 PATTERNS = (
     "layers.*.{up,down}",

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from modtree._patterns import DEAD, Machine, expanded, matching_paths
+from modtree.core.patterns import DEAD, Machine, expanded, matching_paths
 
 NAMES = ("a", "b", "ab")
 PATHS = [".".join(each) for n in range(5) for each in itertools.product(NAMES, repeat=n)]

@@ -12,8 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import modtree  # noqa: E402
 from modtree.families import family_of  # noqa: E402
+
+import modtree  # noqa: E402
 
 # modtree with torch leaves, and torch.
 MODULES = {"modtree": modtree.nn.Module, "torch": torch.nn.Module}
@@ -134,7 +135,7 @@ def test_a_method_in_the_place_of_torchs_is_called(module_class, monkeypatch):
 
 
 def test_tensors_that_share_memory_are_apart_only_on_their_own():
-    from modtree.families.torch import _are_apart
+    from modtree.torch.family import _are_apart
 
     memory = torch.zeros(4)
     assert _are_apart([memory, torch.zeros(2)], [torch.ones(4), torch.ones(2)])

@@ -616,9 +616,9 @@ from modtree import nn
 nn.Linear(2, 2).half().to("cpu")
 assert "jax" not in sys.modules
 import jax.numpy as jnp
-assert "modtree.families.jax" not in sys.modules
+assert "modtree.jax_arrays.family" not in sys.modules
 nn.Module().x = jnp.ones(1)
-assert "modtree.families.jax" in sys.modules
+assert "modtree.jax_arrays.family" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -645,7 +645,7 @@ def test_the_import_starts_no_backend():
     code = """
 import jax
 from jax._src import xla_bridge
-import modtree.families.jax
+import modtree.jax_arrays.family
 assert not xla_bridge._backends
 """
     subprocess.run([sys.executable, "-c", code], check=True)

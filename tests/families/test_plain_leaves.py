@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import modtree  # noqa: E402
-from modtree.families.torch_facts import facts_of  # noqa: E402
+from modtree.torch.facts import facts_of  # noqa: E402
 
 Parameter = torch.nn.Parameter
 NN = {"modtree": modtree.nn, "torch": torch.nn}
@@ -470,7 +470,7 @@ original, asked = torch.Tensor.shape, []
 torch.Tensor.shape = property(lambda self: asked.append(1) or original.__get__(self))
 
 import modtree
-from modtree.families.torch_facts import facts_of
+from modtree.torch.facts import facts_of
 from modtree import _C, families
 
 m = modtree.nn.Module()

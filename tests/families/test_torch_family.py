@@ -24,7 +24,7 @@ from helpers.torch_models import both, make_classes  # noqa: E402
 import modtree as mt  # noqa: E402
 from modtree import families  # noqa: E402
 from modtree import nn as mnn  # noqa: E402
-from modtree.families.torch import as_torch, as_torch_device, as_torch_dtype  # noqa: E402
+from modtree.torch.family import as_torch, as_torch_device, as_torch_dtype  # noqa: E402
 
 family = families.find(torch.Tensor)
 

@@ -55,7 +55,7 @@ def buffer(data, kind, shape, order="C", *more):
 
 
 def tensor(inner, kind=TENSOR, requires_grad=False):
-    return call(b"modtree._tensor.tensor _rebuild", name(kind), inner, value(requires_grad))
+    return call(b"modtree.numpy.tensor.tensor _rebuild", name(kind), inner, value(requires_grad))
 
 
 ONES = array((2,), F4, struct.pack("<2f", 1, 1))

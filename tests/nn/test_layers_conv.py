@@ -17,8 +17,8 @@ from helpers.support import raises
 
 import modtree as mt
 from modtree import nn
-from modtree._ops import conv_columns as _columns
-from modtree._ops import conv_images as _images
+from modtree.numpy.ops import conv_columns as _columns
+from modtree.numpy.ops import conv_images as _images
 
 torch = pytest.importorskip("torch")
 

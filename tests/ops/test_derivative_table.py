@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import modtree as mt
-from modtree._ops.registry import derivatives, derive, ops
+from modtree.numpy.ops.registry import derivatives, derive, ops
 
 
 def _differentiable():

@@ -8,7 +8,7 @@ import pytest
 
 import modtree as mt
 from modtree._C import kernels
-from modtree._ops.matrix_product import matmul
+from modtree.numpy.ops.matrix_product import matmul
 
 native = pytest.mark.skipif(
     not kernels.has_wide_products(), reason="NumPy multiplies on this machine"

@@ -13,7 +13,7 @@ import pytest
 from helpers.needs import needs
 
 import modtree
-from modtree._ops.out import FUNCTIONS, LINALG
+from modtree.numpy.ops.out import FUNCTIONS, LINALG
 
 _rng = np.random.default_rng(11)
 X, Y = (_rng.uniform(0.1, 0.9, (2, 3)).astype(np.float32) for _ in range(2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The import graph of the package: no ring, no arrow upwards, nothing imported inside functions."""
+"""The import graph: the rooms of the picture, no ring, nothing imported inside functions."""
 
 from __future__ import annotations
 
@@ -12,78 +12,48 @@ import modtree
 
 PACKAGE = Path(modtree.__file__).parent
 
-# From bottom to top; a file may import from its own layer and from those below it. The longest name
-# that fits decides.
-LAYERS = (
-    ("_imports", "_launch", "_paths", "_patterns", "_pytree", "_strides", "_type_names"),
-    # the module system
-    ("core",),
-    # torch programs, files and what looks at models: on the core and on tensors of any family
-    ("families", "families.conversion", "families.jax", "families.torch"),
-    ("dropin",),
-    ("editing",),
-    ("files",),
-    ("inspection",),
-    ("checkpoints", "families.exchange"),
-    # what operations on NumPy tensors stand on
-    (
-        "_numpy_side",
-        "_ops.out",
-        "_ops.overridable",
-        "_ops.registry",
-        "_ops.refused",
-        "_ops.signatures",
-        "_tensor.context_decorator",
-        "_tensor.creation",
-        "_tensor.devices",
-        "_tensor.dtypes",
-        "_tensor.elsewhere",
-        "_tensor.engine",
-        "_tensor.factory_arguments",
-        "_tensor.from_data",
-        "_tensor.grad_mode",
-        "_tensor.layouts",
-        "_tensor.memory_formats",
-        "_tensor.printing",
-        "_tensor.random",
-        "_tensor.random_creation",
-        "_tensor.ranges",
-        "_tensor.size",
-    ),
-    ("_ops",),
-    ("_tensor", "_argument_types"),
-    ("autograd",),
-    ("families.numpy", "families.torch_exchange", "families.jax_functions"),
-    ("nn",),
-    # files as tensors of modtree, and pickles
-    (
-        "files.checkpoint.load",
-        "files.pickled.tensors",
-    ),
-    ("jax",),
-    (
-        "_absent",
-        "distributions",
-        "func",
-        "linalg",
-        "optim",
-        "random",
-        "serialization",
-        "utils",
-    ),
-    ("",),
-)
+#: A room of the package -> the rooms that its files may import, as docs/architecture.md draws them.
+ROOMS: dict[str, set[str]] = {
+    "_paths": set(),
+    "_imports": {"_paths"},
+    # the trunk
+    "core": {"_imports"},
+    # the three libraries
+    "jax_arrays": {"core"},
+    "numpy": {"_imports", "core"},
+    "torch": {"core"},
+    # torch's paths, on NumPy
+    "autograd": {"_imports", "numpy"},
+    "distributions": {"core", "nn", "numpy"},
+    "func": {"_imports", "core", "nn", "numpy"},
+    "linalg": {"_imports", "numpy"},
+    "nn": {"_imports", "core", "numpy"},
+    "optim": {"_imports", "core", "nn", "numpy"},
+    "overrides": {"linalg", "nn", "numpy"},
+    "random": {"_imports", "numpy"},
+    "serialization": {"_imports", "core", "files", "numpy"},
+    "utils": {"_imports", "autograd", "numpy"},
+    # the tools
+    "editing": {"core"},
+    "files": {"_imports", "core"},
+    "inspection": {"core", "editing", "files"},
+    "jax": {"core", "editing", "files", "jax_arrays"},
+    "cli": {"core", "editing", "files", "inspection", "torch"},
+    "__main__": {"cli"},
+    "": {"_imports", "torch"},
+}
+
+#: Files of tools that make modtree's own tensors, imported when somebody wants these.
+MAKERS = {"files.checkpoint.load", "files.pickled.tensors"}
 
 # (file, what it imports inside a function): the reason.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
-    ("checkpoints", "files.checkpoint.convert"): "the import of modtree does not wait for it",
-    ("checkpoints", "files.checkpoint.load"): "the same",
-    ("checkpoints", "files.checkpoint.save"): "the same",
-    ("checkpoints", "files.checkpoint.verify"): "the same",
-    ("cli.run", "dropin"): "importing it is what changes torch, which --off does not want",
-    ("cli.run", "dropin._report"): "the same",
-    ("dropin.site._modtree_start", "dropin"): "not before the process imports torch",
-    ("dropin.site._modtree_start", "dropin._report"): "the same",
+    ("files.checkpoints", "files.checkpoint.convert"): "the import of modtree does not wait for it",
+    ("files.checkpoints", "files.checkpoint.load"): "the same",
+    ("files.checkpoints", "files.checkpoint.save"): "the same",
+    ("files.checkpoints", "files.checkpoint.verify"): "the same",
+    ("cli.run", "torch.dropin._report"): "importing it changes torch, which --off does not want",
+    ("torch.dropin.site._modtree_start", "torch.dropin._report"): "the same",
 }
 
 
@@ -138,16 +108,6 @@ def graph() -> dict[str, set[str]]:
     return {name: imports(name)[0] for name in SOURCES}
 
 
-def layer(name: str) -> int:
-    fits = [
-        (len(prefix), rank)
-        for rank, prefixes in enumerate(LAYERS)
-        for prefix in prefixes
-        if prefix in ("", name) or name.startswith(prefix + ".")
-    ]
-    return max(fits)[1]
-
-
 def test_no_file_is_imported_by_what_it_imports():
     done: set[str] = set()
     path: list[str] = []
@@ -168,14 +128,27 @@ def test_no_file_is_imported_by_what_it_imports():
         assert (ring := visit(name)) is None, " -> ".join(ring)
 
 
-def test_imports_point_down():
+def room(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def test_rooms_import_what_the_picture_shows():
     wrong = [
         f"{name} imports {target}"
         for name, found in graph().items()
         for target in found
-        if layer(target) > layer(name)
+        if room(target) not in {room(name), *ROOMS[room(name)]}
+        and not (name in MAKERS and room(target) == "numpy")
     ]
     assert sorted(wrong) == []
+
+
+def test_the_picture_shows_no_more_than_there_is():
+    arrows: dict[str, set[str]] = {name: set() for name in ROOMS}
+    for name, found in graph().items():
+        arrows[room(name)] |= {room(target) for target in found} - {room(name)}
+    arrows["files"].discard("numpy")  # of the makers
+    assert arrows == ROOMS
 
 
 def test_imports_inside_functions_have_a_reason():

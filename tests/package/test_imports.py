@@ -68,7 +68,13 @@ def test_reload_of_the_package():
 
 @pytest.mark.parametrize(
     "name",
-    ["core.module", "_tensor.parameter", "_tensor.tensor", "_tensor.devices", "families.numpy"],
+    [
+        "core.module",
+        "numpy.tensor.parameter",
+        "numpy.tensor.tensor",
+        "numpy.tensor.devices",
+        "numpy.family",
+    ],
 )
 def test_what_native_code_holds_is_not_executed_twice(name):
     run(f"""

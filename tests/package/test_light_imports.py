@@ -18,7 +18,7 @@ from helpers.needs import needs
 import modtree as mt
 from modtree import nn
 
-NUMPY_SIDE = ("_ops", "_tensor", "autograd", "nn", "optim", "utils", "func")
+NUMPY_SIDE = ("numpy", "autograd", "nn", "optim", "utils", "func")
 
 
 def loaded(program: str, *arguments: str) -> set[str]:
@@ -65,7 +65,7 @@ def test_the_core_alone():
         repr(net)
     """)
     assert of_numpy_side(modules) == set() and "torch" not in modules
-    above = ("families.numpy", "dropin", "files", "inspection", "cli")
+    above = ("numpy", "torch.dropin", "files", "inspection", "cli")
     assert {f"modtree.{name}" for name in above} & modules == set()
 
 
@@ -82,7 +82,7 @@ def test_the_drop_in_loads_the_core_and_the_family_of_torch():
         torch.save(net.state_dict(), io.BytesIO())
     """)
     ours = {m for m in modules if m.partition(".")[0] == "modtree"}
-    assert "modtree.families.torch" in ours
+    assert "modtree.torch.family" in ours
     assert of_numpy_side(ours) == set() and len(ours) < 45, sorted(ours)
 
 
@@ -116,7 +116,7 @@ def test_the_command_line_loads_neither_the_numpy_side_nor_torch(form, tmp_path)
     ):
         modules = loaded("import sys\nfrom modtree.cli import main\nmain(sys.argv[1:])", *command)
         assert of_numpy_side(modules) == set() and "torch" not in modules, command
-        assert "modtree.families.numpy" not in modules
+        assert "modtree.numpy.family" not in modules
     assert mt.load_file(other)["0.weight"].tolist() == model[0].weight.tolist()
 
 
@@ -158,7 +158,7 @@ def test_models_of_torch_are_changed_and_observed_without_the_numpy_side():
         edit.undo()
     """)
     assert of_numpy_side(modules) == set()
-    above = ("dropin", "files", "inspection", "cli")
+    above = ("torch.dropin", "files", "inspection", "cli")
     assert {f"modtree.{name}" for name in above} & modules == set()
 
 
@@ -186,8 +186,8 @@ def test_training_with_torch_is_resumed_without_the_numpy_side():
         except ValueError as error:
             assert "rename={'net.': ''}" in str(error)
     """)
-    assert of_numpy_side(modules) == set() and "modtree.families.numpy" not in modules
-    above = ("dropin", "files", "editing", "cli")
+    assert of_numpy_side(modules) == set()
+    above = ("torch.dropin", "files", "editing", "cli")
     assert {f"modtree.{name}" for name in above} & modules == set()
     of_inspection = {name for name in modules if name.startswith("modtree.inspection.")}
     explaining = "modtree.inspection.load_failures"  # which the error needs
@@ -197,10 +197,10 @@ def test_training_with_torch_is_resumed_without_the_numpy_side():
 @pytest.mark.slow(keep=3)
 @pytest.mark.parametrize(
     "name",
-    """_ops.attention _ops.ctc _ops.einsum _ops.linalg_functions _ops.scan
-    _tensor.creation _tensor.engine _tensor.module_tap _tensor.parameter autograd.saved
-    distributions families.numpy files.pickled.tensors nn.functional.loss optim.adam random
-    utils.data""".split(),
+    """numpy.ops.attention numpy.ops.ctc numpy.ops.einsum numpy.ops.linalg_functions numpy.ops.scan
+    numpy.tensor.creation numpy.tensor.engine numpy.tensor.module_tap numpy.tensor.parameter
+    autograd.saved distributions numpy.family files.pickled.tensors nn.functional.loss optim.adam
+    random utils.data""".split(),
 )
 def test_whichever_part_is_imported_first(name):
     loaded(f"""

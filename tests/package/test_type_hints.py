@@ -19,7 +19,7 @@ def test_annotations_of_functions_can_be_evaluated(module):
         for name, value in vars(module).items()
         if isinstance(value, FunctionType | _C.Overridable)
     }
-    assert len(functions) > 20
+    assert len(functions) > 10
     hints = {name: typing.get_type_hints(function) for name, function in functions.items()}
     assert mt.Tensor in {hint.get("return") for hint in hints.values()}
 

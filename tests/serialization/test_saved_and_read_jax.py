@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
 from modtree import nn
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -138,7 +138,7 @@ def test_such_a_file_is_shown_and_converted(tmp_path):
 
 def test_a_file_of_jax_where_that_is_not_installed(tmp_path, monkeypatch):
     mt.save({"rng": jax.random.key(0)}, tmp_path / "file.pt")
-    monkeypatch.setitem(sys.modules, "modtree.families.jax", None)
+    monkeypatch.setitem(sys.modules, "modtree.jax_arrays.family", None)
     with pytest.raises(pickle.UnpicklingError, match="arrays of jax, which is not installed"):
         mt.load(tmp_path / "file.pt")
 
@@ -147,7 +147,7 @@ def test_a_file_of_jax_where_that_is_not_installed(tmp_path, monkeypatch):
     "arguments", [("no such", np.zeros(2, np.uint32)), ("rbg", np.zeros(3, np.float32))]
 )
 def test_keys_that_there_are_not(arguments):
-    from modtree.families import jax as family
+    from modtree.jax_arrays import family
 
     class Key:
         def __reduce__(self):

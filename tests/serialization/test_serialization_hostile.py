@@ -140,9 +140,9 @@ NAMES = {
         "copyreg _reconstructor",
         "copy_reg _reconstructor",
         "modtree.serialization load",
-        "modtree._tensor.tensor Tensor.__init__",
-        "modtree._tensor.tensor np",
-        "modtree._tensor.parameter _rebuild_buffer",
+        "modtree.numpy.tensor.tensor Tensor.__init__",
+        "modtree.numpy.tensor.tensor np",
+        "modtree.numpy.tensor.parameter _rebuild_buffer",
         "modtree.nn Linear",
         "torch load",
         "torch._utils _rebuild_qtensor",
@@ -153,8 +153,8 @@ NAMES = {
     ]
 }
 NAMES["a name with dots on the stack"] = (
-    value("modtree._tensor.tensor") + value("Tensor.detach") + b"\x93",
-    outside("modtree._tensor.tensor.Tensor.detach"),
+    value("modtree.numpy.tensor.tensor") + value("Tensor.detach") + b"\x93",
+    outside("modtree.numpy.tensor.tensor.Tensor.detach"),
 )
 NAMES["names that are no text"] = (b"NN\x93", DAMAGED + "a name that is not text")
 NAMES["a name without end"] = (b"c" + b"a" * 5000 + b"\nx\n", DAMAGED + "a long line")
@@ -275,11 +275,11 @@ UNFINISHED = {
 
 STATES = {
     "of a function": (
-        name(b"modtree._tensor.tensor _rebuild") + value({"__code__": 1}) + b"b",
+        name(b"modtree.numpy.tensor.tensor _rebuild") + value({"__code__": 1}) + b"b",
         outside("a state for method"),
     ),
     "of slots": (
-        name(b"modtree._tensor.tensor _rebuild") + value((None, {"__defaults__": ()})) + b"b",
+        name(b"modtree.numpy.tensor.tensor _rebuild") + value((None, {"__defaults__": ()})) + b"b",
         outside("a state for method"),
     ),
     "of a class": (
@@ -355,7 +355,7 @@ CALLS = {
         "the file makes an OrderedDict of what are not pairs",
     ),
     "a defaultdict of a function": (
-        call(b"collections defaultdict", name(b"modtree._tensor.tensor _rebuild")),
+        call(b"collections defaultdict", name(b"modtree.numpy.tensor.tensor _rebuild")),
         DAMAGED + "a defaultdict",
     ),
     "a complex number of text": (
@@ -401,11 +401,11 @@ CALLS = {
         "the file contains the device 'cuda:0': Expected one of the device types cpu, meta",
     ),
     "a dtype that is not there": (
-        call(b"modtree._tensor.dtypes _dtype_by_name", value("object")),
+        call(b"modtree.numpy.tensor.dtypes _dtype_by_name", value("object")),
         DAMAGED + "the name of a dtype",
     ),
     "a dtype by a list": (
-        call(b"modtree._tensor.dtypes _dtype_by_name", b"]"),
+        call(b"modtree.numpy.tensor.dtypes _dtype_by_name", b"]"),
         DAMAGED + "the name of a dtype",
     ),
     "more arguments than bytes": (
@@ -447,12 +447,12 @@ TENSORS = {
         DAMAGED + "a tensor of modtree.int64 that requires gradients",
     ),
     "a parameter of an array": (
-        call(b"modtree._tensor.parameter _rebuild_parameter", ONES, value(True)),
+        call(b"modtree.numpy.tensor.parameter _rebuild_parameter", ONES, value(True)),
         DAMAGED + "a class that is no class of tensors",
     ),
     "a meta tensor without a dtype": (
         call(
-            b"modtree._tensor.tensor _rebuild_meta",
+            b"modtree.numpy.tensor.tensor _rebuild_meta",
             name(b"modtree Tensor"),
             value((1,)),
             value("f4"),
@@ -462,20 +462,20 @@ TENSORS = {
     ),
     "a meta tensor of bad sizes": (
         call(
-            b"modtree._tensor.tensor _rebuild_meta",
+            b"modtree.numpy.tensor.tensor _rebuild_meta",
             name(b"modtree Tensor"),
             value((-1,)),
-            call(b"modtree._tensor.dtypes _dtype_by_name", value("float32")),
+            call(b"modtree.numpy.tensor.dtypes _dtype_by_name", value("float32")),
             value(False),
         ),
         DAMAGED + "(-1,) where sizes belong",
     ),
     "a meta tensor beyond memory": (
         call(
-            b"modtree._tensor.tensor _rebuild_meta",
+            b"modtree.numpy.tensor.tensor _rebuild_meta",
             name(b"modtree Tensor"),
             value((1 << 40, 1 << 40)),
-            call(b"modtree._tensor.dtypes _dtype_by_name", value("float32")),
+            call(b"modtree.numpy.tensor.dtypes _dtype_by_name", value("float32")),
             value(False),
         ),
         DAMAGED + "an array that no memory could hold",

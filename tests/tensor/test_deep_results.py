@@ -9,7 +9,7 @@ import pytest
 
 import modtree as mt
 from modtree import _C
-from modtree._ops import registry
+from modtree.numpy.ops import registry
 
 
 def _in_itself():

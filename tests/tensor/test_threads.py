@@ -18,7 +18,7 @@ from helpers.limits import HANGS_AFTER
 
 import modtree as mt
 from modtree._C import kernels
-from modtree._tensor import blas_threads
+from modtree.numpy.tensor import blas_threads
 
 X = np.linspace(-3, 3, 1_000_000, dtype=np.float32)
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -135,7 +135,7 @@ def test_products_use_as_many(threads):
 def test_products_as_the_environment_says_until_a_number_is_set():
     code = (
         "import modtree as mt\n"
-        "from modtree._tensor.blas_threads import get_blas_threads as got\n"
+        "from modtree.numpy.tensor.blas_threads import get_blas_threads as got\n"
         "print(got())"
     )
     assert in_a_process(code, OPENBLAS_NUM_THREADS="1")[0] in ("1", "None")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What differs between the torches whose class is adopted (python/modtree/families/torch_facts.py
+// What differs between the torches whose class is adopted (python/modtree/torch/facts.py
 // finds it out). The values here are those of the newest, and of modtree's own Module.
 #pragma once
 

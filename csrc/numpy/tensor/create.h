@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Making tensors out of arrays: the native end of modtree._tensor.creation.
+// Making tensors out of arrays: the native end of modtree.numpy.tensor.creation.
 #pragma once
 
 #include "tensor/object.h"

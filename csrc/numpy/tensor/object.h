@@ -48,8 +48,8 @@ struct TensorObject {
 };
 
 extern PyTypeObject *tensor_base_type;
-// modtree.Tensor, the Python class; set when modtree._tensor.tensor is imported. Operations make
-// objects of exactly this type.
+// modtree.Tensor, the Python class; set when modtree.numpy.tensor.tensor is imported. Operations
+// make objects of exactly this type.
 extern PyTypeObject *tensor_type;
 // modtree.nn.Parameter; set when that is installed. Operations on it take no detour.
 extern PyTypeObject *plain_parameter_type;

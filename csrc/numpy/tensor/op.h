@@ -43,7 +43,7 @@ bool parse_unfit(PyObject *args, UnfitDtypes *unfit, int *tensors_only, int *fit
 // Says that the operation is not defined for the dtype `num`, which `unfit` has.
 void raise_unfit(PyObject *name, const UnfitDtypes &unfit, int num);
 
-// One operation of the registry (modtree/_ops/registry.py). `forward` works on ndarrays with
+// One operation of the registry (modtree/numpy/ops/registry.py). `forward` works on ndarrays with
 // NumPy's own argument names, so that np.f(t) and t.f() are the same operation; derivatives belong
 // to operations as well.
 struct OpObject {
@@ -92,7 +92,7 @@ struct OpObject {
   PyObject *joint;                // owned: one function for all arguments, or null
   PyObject *record;         // owned: the forward function that also returns what to save, or null
   PyObject *backward_name;  // owned: "MulBackward0"
-  PyObject *out_rule;       // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
+  PyObject *out_rule;  // owned: what dtypes `out` may have (modtree/numpy/ops/out.py); null: no out
 };
 
 extern PyTypeObject *op_type;
@@ -105,7 +105,7 @@ int op_inplace(OpObject *op, TensorObject *self, PyObject *const *args, Py_ssize
                PyObject *kwnames);
 
 // callable(*args, **kwargs) where a keyword is `out`, or an operand by its name: taken apart by
-// modtree/_ops/out.py.
+// modtree/numpy/ops/out.py.
 PyObject *call_by_name(PyObject *callable, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames);
 

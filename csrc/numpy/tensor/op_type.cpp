@@ -217,8 +217,8 @@ bool parse_keep(PyObject *masks, OpObject::Keep *keep) {
   return true;
 }
 
-// _set_derivative(name, functions, keep, joint, record, on_tensors): see modtree._ops.registry.
-// Once per operation.
+// _set_derivative(name, functions, keep, joint, record, on_tensors): see
+// modtree.numpy.ops.registry. Once per operation.
 PyObject *op_set_derivative(PyObject *self, PyObject *args) {
   PyObject *name, *functions, *keep, *joint, *record;
   int on_tensors;

@@ -25,7 +25,7 @@ struct OverridableObject {
   PyObject *function;   // owned
   PyObject *announced;  // owned: what `__torch_function__` gets in its place, or null
   PyObject *elsewhere;  // owned: its name in other libraries, which compute with theirs; or null
-  PyObject *out_rule;   // owned: what dtypes `out` may have (modtree/_ops/out.py); null: no out
+  PyObject *out_rule;  // owned: what dtypes `out` may have (modtree/numpy/ops/out.py); null: no out
   PyObject *weakrefs;
   UnfitDtypes unfit;  // dtypes of the first argument that are refused
 };

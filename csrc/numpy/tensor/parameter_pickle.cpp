@@ -211,7 +211,7 @@ PyObject *tensor_reduce_parameter(PyObject *self, PyObject *protocol) {
 
 void add_parameter_pickling(py::handle m) {
   // Pickles name the file of the class.
-  const py::str home("modtree._tensor.parameter");
+  const py::str home("modtree.numpy.tensor.parameter");
   parameter_of_bytes = PyCFunction_NewEx(&of_bytes_method, nullptr, home.ptr());
   dtypes_by_name = py::dict(m.attr("_dtypes")).release().ptr();
   if (parameter_of_bytes == nullptr) {

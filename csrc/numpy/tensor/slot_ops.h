@@ -40,7 +40,7 @@ enum SlotOp {
   kSlotOps,
 };
 
-// The operation; null with an error set while modtree._ops has not filled it in.
+// The operation; null with an error set while modtree.numpy.ops has not filled it in.
 OpObject *slot_op(int index);
 
 // Calls it.

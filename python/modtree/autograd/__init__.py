@@ -2,7 +2,7 @@
 """Gradients: the backward pass, and functions with a derivative of one's own.
 
 The graph and the engine that runs backward are native; what a gradient is stands
-beside each operation in ``modtree._ops``.
+beside each operation in ``modtree.numpy.ops``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modtree import _imports
-from modtree._tensor.engine import backward, grad
-from modtree._tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from modtree.autograd import (
     functional,
     graph,
@@ -21,6 +19,8 @@ from modtree.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from modtree.autograd.function import Function, once_differentiable
 from modtree.autograd.gradcheck import gradcheck, gradgradcheck
 from modtree.autograd.variable import Variable
+from modtree.numpy.tensor.engine import backward, grad
+from modtree.numpy.tensor.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
     from modtree.autograd import grad_mode, profiler

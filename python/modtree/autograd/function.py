@@ -11,10 +11,10 @@ from typing import Any
 
 from modtree import _C
 from modtree._C import as_tuple
-from modtree._tensor.creation import zeros
-from modtree._tensor.engine import refuse_second
-from modtree._tensor.grad_mode import no_grad
 from modtree.autograd import saved
+from modtree.numpy.tensor.creation import zeros
+from modtree.numpy.tensor.engine import refuse_second
+from modtree.numpy.tensor.grad_mode import no_grad
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C, _imports
-from modtree._ops.registry import ops
-from modtree._tensor.creation import zeros_like
-from modtree._tensor.engine import grad
-from modtree._tensor.grad_mode import enable_grad
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.creation import zeros_like
+from modtree.numpy.tensor.engine import grad
+from modtree.numpy.tensor.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

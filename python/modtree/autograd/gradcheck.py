@@ -10,9 +10,9 @@ import numpy as np
 
 from modtree import _C
 from modtree._C import as_tuple
-from modtree._tensor.engine import grad
-from modtree._tensor.grad_mode import enable_grad, no_grad
-from modtree._tensor.random_creation import randn_like
+from modtree.numpy.tensor.engine import grad
+from modtree.numpy.tensor.grad_mode import enable_grad, no_grad
+from modtree.numpy.tensor.random_creation import randn_like
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

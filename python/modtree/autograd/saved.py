@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.grad_mode import no_grad
+from modtree.numpy.tensor.grad_mode import no_grad
 
 __all__ = ["disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
 

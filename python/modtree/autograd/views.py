@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._ops.registry import ops
-from modtree._tensor.creation import zeros
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.creation import zeros
 
 Geometry = tuple[
     tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int, int

@@ -8,7 +8,6 @@ import fnmatch
 import json
 from collections.abc import Callable
 
-from modtree._patterns import matching_paths
 from modtree.cli.ending import SAME, Trouble
 from modtree.cli.headline import headline
 from modtree.cli.options import (
@@ -23,6 +22,7 @@ from modtree.cli.options import (
     rename_rule,
 )
 from modtree.core.loading.rename import rename_function
+from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert, left_out
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from modtree._patterns import matching_paths
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.headline import headline
 from modtree.cli.options import (
@@ -27,6 +26,7 @@ from modtree.cli.options import (
     pattern,
 )
 from modtree.cli.terminal import Screen
+from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.files.pickled.stand_in import short_text

@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import Any
 
-from modtree._patterns import Machine
+from modtree.core.patterns import Machine
 
 __all__ = [
     "RULE_HELP",

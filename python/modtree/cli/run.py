@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``modtree run`` starts a torch program on modtree's Module.
 
-As a command of its own it comes here only for what it has to say itself: _launch.py has made the
+As a command of its own it comes here only for what it has to say itself: launch.py has made the
 process the program's by then. The rest is for those that call ``main()`` in a Python of theirs, as
 debuggers and profilers do.
 """
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from importlib.machinery import BuiltinImporter
 from types import FrameType, ModuleType
 
-from modtree import _launch
-from modtree._launch import UsageError, Words
+from modtree.torch import launch as _launch
+from modtree.torch.launch import UsageError, Words
 
 __all__ = ["fill", "start"]
 
@@ -43,7 +43,7 @@ options of python itself stand before the program, as python has them:
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser of this command its help. _launch.py reads the words, which are python's."""
+    """Gives the parser of this command its help. launch.py reads the words, which are python's."""
     parser.epilog = _EPILOG
     parser.description = _DESCRIPTION
     parser.usage = "modtree run [--off | --report | --compare] (script | -m module | -c code) ..."
@@ -108,7 +108,7 @@ def _run_here(words: Words, replaces_path: bool) -> None:
     elif importlib.util.find_spec("torch") is not None:
         _take_torch()
         if "--report" in words.switches:
-            from modtree.dropin import _report
+            from modtree.torch.dropin import _report
 
             _report.start_report()
             atexit.register(_report.end_report)

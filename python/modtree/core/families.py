@@ -34,18 +34,25 @@ __all__ = [
 
 # Root module of a library -> its family, or the name of the module that has it as ``family``.
 _families: dict[str, TensorFamily | str] = {
-    "modtree": "modtree.families.numpy",
-    "torch": "modtree.families.torch",
-    "jax": "modtree.families.jax",
-    "jaxlib": "modtree.families.jax",
+    "modtree": "modtree.numpy.family",
+    "torch": "modtree.torch.family",
+    "jax": "modtree.jax_arrays.family",
+    "jaxlib": "modtree.jax_arrays.family",
+}
+
+# The names of those before they are imported; that of another is the end of its module's.
+_own_names = {
+    "modtree.numpy.family": "numpy",
+    "modtree.torch.family": "torch",
+    "modtree.jax_arrays.family": "jax",
 }
 
 # Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and
 # need no family, and a library may be half imported when its first module is made.
 _tensor_home = {
-    "modtree.families.numpy": ("modtree._tensor.tensor", "Tensor"),
-    "modtree.families.torch": ("torch", "Tensor"),
-    "modtree.families.jax": ("jax", None),  # tracers have no base in common with arrays
+    "modtree.numpy.family": ("modtree.numpy.tensor.tensor", "Tensor"),
+    "modtree.torch.family": ("torch", "Tensor"),
+    "modtree.jax_arrays.family": ("jax", None),  # tracers have no base in common with arrays
 }
 
 # Answers for the callers in Python; the native code has a cache of its own.
@@ -159,18 +166,24 @@ def family_named(name: str) -> TensorFamily:
         ValueError: No family has that name.
     """
     for root, entry in list(_families.items()):
-        if isinstance(entry, str) and entry.rpartition(".")[2] == name:
+        if isinstance(entry, str) and _name_of(entry) == name:
             family: TensorFamily = importlib.import_module(entry).family
             if _families.get(root) == entry:
                 _families[root] = family
             return family
         if isinstance(entry, TensorFamily) and entry.name == name:
             return entry
-    known = {e.rpartition(".")[2] if isinstance(e, str) else e.name for e in _families.values()}
+    known = sorted(set(map(_name_of, _families.values())))
     raise ValueError(
-        f"expected the name of a tensor family, one of {', '.join(sorted(known))}, got {name!r}; "
+        f"expected the name of a tensor family, one of {', '.join(known)}, got {name!r}; "
         "modtree.families.register announces others"
     )
+
+
+def _name_of(entry: TensorFamily | str) -> str:
+    if isinstance(entry, str):
+        return _own_names.get(entry) or entry.rpartition(".")[2]
+    return entry.name
 
 
 # (family, name of a function) -> the function.

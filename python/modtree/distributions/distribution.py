@@ -6,11 +6,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.size import Size
-from modtree._tensor.tensor import Tensor
-from modtree._type_names import no_tensor
+from modtree.core.type_names import no_tensor
 from modtree.distributions.utils import lazy_property
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.size import Size
+from modtree.numpy.tensor.tensor import Tensor
 
 
 def _undefined(name: str, doc: str) -> Any:

@@ -7,14 +7,6 @@ import math
 from operator import attrgetter
 from typing import Any
 
-from modtree._ops import functions as ops
-from modtree._ops.generic import rows_of
-from modtree._tensor.creation import full, full_like
-from modtree._tensor.dtypes import finfo
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.random_creation import rand, randn
-from modtree._tensor.sampling import bernoulli, multinomial
-from modtree._tensor.size import Size
 from modtree.distributions import constraints
 from modtree.distributions.distribution import Distribution
 from modtree.distributions.transforms import Transform
@@ -27,6 +19,14 @@ from modtree.distributions.utils import (
     sum_rightmost,
 )
 from modtree.nn.functional import binary_cross_entropy_with_logits
+from modtree.numpy.ops import functions as ops
+from modtree.numpy.ops.generic import rows_of
+from modtree.numpy.tensor.creation import full, full_like
+from modtree.numpy.tensor.dtypes import finfo
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.random_creation import rand, randn
+from modtree.numpy.tensor.sampling import bernoulli, multinomial
+from modtree.numpy.tensor.size import Size
 
 
 class Normal(Distribution):

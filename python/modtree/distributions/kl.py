@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from modtree._ops import functions as ops
-from modtree._tensor.creation import full_like
 from modtree.distributions import families
 from modtree.distributions.utils import HALF_LOG_2PI, sum_rightmost
 from modtree.nn.functional import softplus
+from modtree.numpy.ops import functions as ops
+from modtree.numpy.tensor.creation import full_like
 
 
 def kl_divergence(p: Any, q: Any) -> Any:

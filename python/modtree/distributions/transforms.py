@@ -7,12 +7,12 @@ import math
 from operator import attrgetter
 from typing import Any
 
-from modtree._ops import functions as ops
-from modtree._tensor.creation import full_like
-from modtree._tensor.from_data import as_tensor
-from modtree._tensor.tensor import Tensor
 from modtree.distributions import constraints
 from modtree.nn.functional import softplus
+from modtree.numpy.ops import functions as ops
+from modtree.numpy.tensor.creation import full_like
+from modtree.numpy.tensor.from_data import as_tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 
 class Transform:

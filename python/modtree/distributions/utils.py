@@ -8,12 +8,12 @@ from functools import cached_property
 from numbers import Number
 from typing import Any
 
-from modtree._ops import functions as ops
-from modtree._tensor.dtypes import finfo
-from modtree._tensor.from_data import tensor
-from modtree._tensor.grad_mode import enable_grad
-from modtree._tensor.tensor import Tensor
-from modtree._type_names import no_tensor
+from modtree.core.type_names import no_tensor
+from modtree.numpy.ops import functions as ops
+from modtree.numpy.tensor.dtypes import finfo
+from modtree.numpy.tensor.from_data import tensor
+from modtree.numpy.tensor.grad_mode import enable_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

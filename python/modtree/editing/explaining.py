@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from modtree._patterns import Machine, Patterns, expanded, split_parts, texts_of
+from modtree.core.patterns import Machine, Patterns, expanded, split_parts, texts_of
 from modtree.editing.walking import modules_that_match, registry
 
 __all__ = ["why_no_instance", "why_no_match"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from modtree._patterns import Machine, Patterns, texts_of
 from modtree.core.families import family_of
+from modtree.core.patterns import Machine, Patterns, texts_of
 from modtree.editing import replacing, setting
 from modtree.editing.explaining import why_no_instance, why_no_match
 from modtree.editing.grouping import ParamGroups, grouped

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from modtree import _C
-from modtree._patterns import Machine
 from modtree.core.families import family_of
 from modtree.core.foreign import is_module_class
+from modtree.core.patterns import Machine
 
 __all__ = [
     "BUFFERS",

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C
-from modtree._pytree import Structure, flatten, tree_map, unflatten
-from modtree._tensor import engine
-from modtree._tensor.creation import zeros_like
-from modtree._tensor.grad_mode import enable_grad
 from modtree.core import families
+from modtree.core.pytree import Structure, flatten, tree_map, unflatten
+from modtree.numpy.tensor import engine
+from modtree.numpy.tensor.creation import zeros_like
+from modtree.numpy.tensor.grad_mode import enable_grad
 
 __all__ = ["grad", "grad_and_value", "vjp"]
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from modtree import _pytree
 from modtree._C import as_tuple
+from modtree.core import pytree as _pytree
 from modtree.core.families import family_of
 from modtree.inspection.tree import Node, module_dict
 
@@ -150,7 +150,7 @@ def _zeros(tree: Node, shape: tuple[int, ...], dtype: Any) -> Any:
         library = sys.modules["modtree"]
         kind = None if dtype is None else library.as_dtype(dtype)
         return library.zeros(shape, dtype=kind, device=device)
-    as_torch_dtype = importlib.import_module("modtree.families.torch").as_torch_dtype
+    as_torch_dtype = importlib.import_module("modtree.torch.family").as_torch_dtype
     return sys.modules["torch"].zeros(shape, dtype=as_torch_dtype(dtype), device=device)
 
 

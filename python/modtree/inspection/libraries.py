@@ -11,7 +11,7 @@ __all__ = ["libraries"]
 
 def libraries() -> dict[str, Any]:
     """By the name of their family: ``modtree`` and ``torch``, where they have made tensors yet."""
-    homes = {"numpy": "modtree._tensor.tensor", "torch": "torch"}
+    homes = {"numpy": "modtree.numpy.tensor.tensor", "torch": "torch"}
     return {
         family: sys.modules[home.partition(".")[0]]
         for family, home in homes.items()

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from modtree import _C
-from modtree._patterns import Patterns
+from modtree.core.patterns import Patterns
 from modtree.jax._state import State, states_of
 from modtree.jax._tracing import finished, lock, named, outcome_of, run, split_call
 

@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from modtree import _C
-from modtree._patterns import Patterns, matching_paths
-from modtree.families import jax as arrays
+from modtree.core.patterns import Patterns, matching_paths
 from modtree.jax._explain import avals_of, what_changed, what_changed_in_arrays
 from modtree.jax._state import first_places
 from modtree.jax._tracing import finished, lock, named, outcome_of, run, unbound
+from modtree.jax_arrays import family as arrays
 
 __all__ = ["Jitted", "jit"]
 

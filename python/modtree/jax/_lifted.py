@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from modtree import _C
-from modtree._patterns import matching_paths
+from modtree.core.patterns import matching_paths
 from modtree.jax._state import State, first_places
 from modtree.jax._tracing import (
     Outcome,

@@ -15,18 +15,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from modtree import _C
-from modtree._patterns import matching_paths
-from modtree.checkpoints import load_file, save_file
+from modtree.core.patterns import matching_paths
 from modtree.editing.explaining import why_no_match
-from modtree.families import jax as arrays
 from modtree.files.checkpoint.atomic import folder_lock
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.folders import folder_format
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.checkpoint.save import publish_shards, replaced_with
 from modtree.files.checkpoint.shards import shard_names
+from modtree.files.checkpoints import load_file, save_file
 from modtree.jax._state import State, first_places, state, update, write
 from modtree.jax._tracing import lock
+from modtree.jax_arrays import family as arrays
 
 __all__ = ["load_sharded", "save_sharded", "shard"]
 

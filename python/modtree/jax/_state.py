@@ -9,13 +9,13 @@ from typing import Any
 import jax
 
 from modtree import _C
-from modtree._patterns import Patterns, matching_paths
-from modtree.families import jax as arrays
+from modtree.core.patterns import Patterns, matching_paths
 from modtree.jax._uses import lock, use_all
+from modtree.jax_arrays import family as arrays
 
 __all__ = ["State", "apply_updates", "buffers", "parameters", "state", "update"]
 
-#: What goes on from an array to the one that takes its place (:mod:`modtree.families.jax`).
+#: What goes on from an array to the one that takes its place (:mod:`modtree.jax_arrays.family`).
 MARKS = ("_is_param", "requires_grad", "_is_buffer", "persistent")
 
 

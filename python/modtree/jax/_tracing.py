@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import jax
 
 from modtree import _C
-from modtree.families import jax as arrays
 from modtree.jax._state import mark_tracer, write
 from modtree.jax._uses import Beside, is_same, lock, plain_attributes, tracers_in
+from modtree.jax_arrays import family as arrays
 
 __all__ = ["Outcome", "finished", "lock", "named", "outcome_of", "run", "split_call", "unbound"]
 

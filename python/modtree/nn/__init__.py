@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modtree import _imports
-from modtree._tensor.parameter import Buffer, Parameter
-from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.core.containers import (
     Container,
     ModuleDict,
@@ -166,6 +164,8 @@ from modtree.nn.vision import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from modtree.numpy.tensor.parameter import Buffer, Parameter
+from modtree.numpy.tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 
 if TYPE_CHECKING:
     from modtree.nn import common_types, modules, parallel

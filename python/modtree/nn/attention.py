@@ -8,13 +8,13 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from modtree._tensor.creation import empty
-from modtree._tensor.parameter import OptionalParameter, Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn.linear import NonDynamicallyQuantizableLinear
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.parameter import OptionalParameter, Parameter
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["MultiheadAttention", "SDPBackend", "sdpa_kernel"]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
-from modtree._tensor.creation import empty
-from modtree._tensor.dtypes import long
-from modtree._tensor.from_data import tensor
-from modtree._tensor.tensor import Tensor
 from modtree.core.families import family_of, functions_of
 from modtree.nn import functional as F
 from modtree.nn.normalization import _Affine
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.dtypes import long
+from modtree.numpy.tensor.from_data import tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "BatchNorm1d",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__: list[str] = []
 

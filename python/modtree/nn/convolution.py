@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from modtree._C import as_tuple
-from modtree._tensor.creation import empty
-from modtree._tensor.parameter import OptionalParameter, Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
 from modtree.nn.functional._common import for_axes, tuple_of
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.parameter import OptionalParameter, Parameter
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
 

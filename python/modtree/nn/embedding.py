@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._tensor.creation import empty
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.parameter import Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn import init
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.parameter import Parameter
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

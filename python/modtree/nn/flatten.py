@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._ops.shape import flatten, unflatten
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
+from modtree.numpy.ops.shape import flatten, unflatten
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["Flatten", "Unflatten"]
 

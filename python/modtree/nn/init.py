@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from modtree import _imports
-from modtree._ops.overridable import overridable_all
-from modtree._type_names import no_tensor
 from modtree.core.families import family_of
+from modtree.core.type_names import no_tensor
+from modtree.numpy.ops.overridable import overridable_all
 
 __all__ = [
     "calculate_gain",

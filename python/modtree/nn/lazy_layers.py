@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from modtree._tensor.dtypes import long
-from modtree._tensor.from_data import tensor
-from modtree._tensor.tensor import Tensor
-from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.core.lazy import LazyModuleMixin
 from modtree.nn import batchnorm, convolution, linear
 from modtree.nn.batchnorm import _BatchNorm, _InstanceNorm, _NormBase
 from modtree.nn.convolution import Ints, _ConvNd
 from modtree.nn.functional._common import without_argument
+from modtree.numpy.tensor.dtypes import long
+from modtree.numpy.tensor.from_data import tensor
+from modtree.numpy.tensor.tensor import Tensor
+from modtree.numpy.tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "LazyBatchNorm1d",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn.distance import PairwiseDistance
 from modtree.nn.loss import _Loss, _WeightedLoss
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "CosineEmbeddingLoss",

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from modtree._tensor.parameter import Buffer, Parameter
-from modtree._tensor.uninitialized import (
+from modtree.core.families import is_lazy
+from modtree.numpy.tensor.parameter import Buffer, Parameter
+from modtree.numpy.tensor.uninitialized import (
     UninitializedBuffer,
     UninitializedParameter,
     UninitializedTensorMixin,
 )
-from modtree.core.families import is_lazy
 
 __all__ = [
     "Buffer",

@@ -6,15 +6,15 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._ops.join import cat, stack
-from modtree._tensor.creation import empty
-from modtree._tensor.parameter import Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.nn import functional as F
 from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.recurrent import recurrence, zeros_of
 from modtree.nn.recurrent_cell import _Recurrent
 from modtree.nn.utils.rnn import PackedSequence, in_order, padded_steps, picked_steps
+from modtree.numpy.ops.join import cat, stack
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.parameter import Parameter
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from modtree._tensor.creation import empty
-from modtree._tensor.parameter import OptionalParameter, Parameter
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import init
 from modtree.nn.functional.recurrent import recurrence, zeros_of
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.parameter import OptionalParameter, Parameter
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from modtree._tensor.creation import full
-from modtree._tensor.tensor import Tensor
 from modtree.core.containers import ModuleList
 from modtree.core.module import Module
 from modtree.nn import functional as F
@@ -18,6 +16,8 @@ from modtree.nn.transformer_layer import (
     TransformerDecoderLayer,
     TransformerEncoderLayer,
 )
+from modtree.numpy.tensor.creation import full
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from modtree._tensor.tensor import Tensor
 from modtree.core.module import Module
 from modtree.nn import functional as F
 from modtree.nn.activation import GELU, ReLU
@@ -14,6 +13,7 @@ from modtree.nn.attention import MultiheadAttention
 from modtree.nn.dropout import Dropout
 from modtree.nn.linear import Linear
 from modtree.nn.normalization import LayerNorm
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, ParamSpec
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 from modtree.optim.optimizer import Optimizer, run_closure
 
 P = ParamSpec("P")

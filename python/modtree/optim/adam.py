@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_tuple, kernels
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 from modtree.optim._arrays import (
     ArrayOptimizer,
     array_of,

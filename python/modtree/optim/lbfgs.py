@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.grad_mode import enable_grad, no_grad
+from modtree.numpy.tensor.grad_mode import enable_grad, no_grad
 from modtree.optim._arrays import CHECKS
 from modtree.optim._line_search import Point, strong_wolfe
 from modtree.optim.optimizer import Optimizer

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.grad_mode import enable_grad
-from modtree._tensor.tensor import Tensor
 from modtree.core.families import family_of
 from modtree.core.hooks import RemovableHandle
+from modtree.numpy.tensor.grad_mode import enable_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "Optimizer",

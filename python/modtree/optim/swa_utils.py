@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from modtree._tensor.grad_mode import no_grad
 from modtree.core import families
 from modtree.core.module import Module
 from modtree.core.undo import modes_kept_on_error, plain_methods
 from modtree.nn.batchnorm import _BatchNorm
+from modtree.numpy.tensor.grad_mode import no_grad
 from modtree.optim.lr_scheduler._base import LRScheduler, per_group
 from modtree.optim.lr_scheduler._undo import undone_on_error
 

@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from modtree._tensor.context_decorator import decorate
-from modtree._tensor.devices import device
+from modtree.numpy.tensor.context_decorator import decorate
+from modtree.numpy.tensor.devices import device
 
 __all__ = ["device_decorator", "set_device"]
 

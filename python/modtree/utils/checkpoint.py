@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from modtree import _C, _imports
-from modtree._tensor.grad_mode import enable_grad
-from modtree._tensor.random import get_rng_state, set_rng_state
 from modtree.autograd import Function, grad
+from modtree.numpy.tensor.grad_mode import enable_grad
+from modtree.numpy.tensor.random import get_rng_state, set_rng_state
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
 

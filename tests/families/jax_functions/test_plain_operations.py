@@ -15,7 +15,7 @@ import modtree.nn.functional as F
 from modtree import nn
 
 jax = pytest.importorskip("jax")
-jax_functions = pytest.importorskip("modtree.families.jax_functions")
+jax_functions = pytest.importorskip("modtree.jax_arrays.functions")
 torch = pytest.importorskip("torch")
 
 RNG = np.random.default_rng(0)
@@ -272,7 +272,7 @@ def test_tensors_of_two_libraries_meet_in_an_error_that_names_both():
 
 
 def test_random_arrays_like_others_take_keys():
-    from modtree.families.jax_functions import keys
+    from modtree.jax_arrays.functions import keys
 
     array = jax.numpy.full((2000,), 0.25)
     with keys(jax.random.key(0)):
@@ -307,7 +307,7 @@ def test_classes_that_register_after_a_call_are_met():
     class LateFamily(mt.families.TensorFamily):
         name = "late"
         tensor_type = parameter_type = Late
-        functions = ("modtree.families.jax_functions",)
+        functions = ("modtree.jax_arrays.functions",)
 
     with raises(TypeError, "exp()"):
         mt.exp(Late())

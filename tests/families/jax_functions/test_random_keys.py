@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from modtree.families import functions_of
 
 import modtree as mt
 import modtree.nn.functional as F
 from modtree import nn
-from modtree.families import functions_of
 
 jax = pytest.importorskip("jax")
 jit = pytest.importorskip("modtree.jax").jit
 
-from modtree.families.jax_functions import hold_key, keys  # noqa: E402
+from modtree.jax_arrays.functions import hold_key, keys  # noqa: E402
 
 ONES = jax.numpy.ones((4, 50))
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from modtree import _C, _imports
-from modtree._strides import strided_view
 from modtree.core.state_dict import StateDict
+from modtree.core.strides import strided_view
 
 __all__ = [
     "Checkpoint",

@@ -163,7 +163,7 @@ class _Usual:
 
 def _plain_types() -> tuple[type, ...]:
     """The classes of modtree's tensors with nothing to find out about; none before they exist."""
-    home = sys.modules.get("modtree._tensor.parameter")
+    home = sys.modules.get("modtree.numpy.tensor.parameter")
     return () if home is None else (home.Tensor, home.Parameter)
 
 

@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 from modtree import _C
-from modtree._tensor.creation import empty
-from modtree._tensor.devices import as_device
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.progress import may_show, progress_bar
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
+from modtree.numpy.tensor.creation import empty
+from modtree.numpy.tensor.devices import as_device
 
 __all__ = ["load_state"]
 

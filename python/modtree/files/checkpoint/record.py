@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from modtree._strides import reach
+from modtree.core.strides import reach
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, View, shortened
 
 __all__ = ["RECORD_KEY", "Record", "take_record"]

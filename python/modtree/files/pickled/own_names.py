@@ -20,8 +20,8 @@ from modtree.files.torch.records import TensorRecord, check_gradient, check_layo
 
 __all__ = ["OwnNames", "made_device", "made_size"]
 
-_PARAMETER = "modtree._tensor.parameter"
-_TENSOR = "modtree._tensor.tensor"
+_PARAMETER = "modtree.numpy.tensor.parameter"
+_TENSOR = "modtree.numpy.tensor.tensor"
 _UNINITIALIZED = ("UninitializedBuffer", "UninitializedParameter")
 
 
@@ -42,18 +42,18 @@ class OwnNames:
         self._classes = {id(kind): name for name, kind in builder.classes.items()}
         self.names: dict[tuple[str, str], Any] = {
             ("modtree", "device"): self._device,
-            ("modtree._tensor.dtypes", "_dtype_by_name"): self._dtype_by_name,
+            ("modtree.numpy.tensor.dtypes", "_dtype_by_name"): self._dtype_by_name,
             (_PARAMETER, "_rebuild_parameter"): self._parameter,
             (_PARAMETER, "_parameter_of_bytes"): self._parameter_of_bytes,
-            ("modtree._tensor.uninitialized", "_rebuild_uninitialized"): self._uninitialized,
+            ("modtree.numpy.tensor.uninitialized", "_rebuild_uninitialized"): self._uninitialized,
             ("modtree", "Size"): self._size,
             (_TENSOR, "_rebuild"): self._tensor,
             (_TENSOR, "_rebuild_meta"): self._meta_tensor,
             ("jax._src.array", "_reconstruct_array"): self._jax_array,
-            ("modtree.families.jax", "_rebuild"): self._jax_parameter,
-            ("modtree.families.jax", "_rebuild_key"): self._jax_key,
-            ("modtree.families.jax", "_rebuild_shape"): self._jax_shape,
-            ("modtree.families.jax", "ParameterShape"): self._jax_parameter_shape,
+            ("modtree.jax_arrays.family", "_rebuild"): self._jax_parameter,
+            ("modtree.jax_arrays.family", "_rebuild_key"): self._jax_key,
+            ("modtree.jax_arrays.family", "_rebuild_shape"): self._jax_shape,
+            ("modtree.jax_arrays.family", "ParameterShape"): self._jax_parameter_shape,
         }
         self.makers = {value: value for value in self.names.values()}
         for name, kind in builder.classes.items():

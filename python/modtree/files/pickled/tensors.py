@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._tensor.devices import as_device, device
-from modtree._tensor.parameter import Buffer, Parameter
-from modtree._tensor.tensor import Size, Tensor
-from modtree._tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 from modtree.files.pickled.builder import Builder
 from modtree.files.pickled.plain import set_attributes
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
@@ -23,6 +19,10 @@ from modtree.files.torch.records import (
     UninitializedRecord,
     replaced,
 )
+from modtree.numpy.tensor.devices import as_device, device
+from modtree.numpy.tensor.parameter import Buffer, Parameter
+from modtree.numpy.tensor.tensor import Size, Tensor
+from modtree.numpy.tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 
 __all__ = ["TensorBuilder", "with_tensors"]
 
@@ -90,7 +90,7 @@ class TensorBuilder(Builder):
 def _made_by_jax(name: str, *arguments: Any) -> Any:
     """What a function makes that is imported when a file holds the first such value."""
     try:
-        make = getattr(importlib.import_module("modtree.families.jax"), name)
+        make = getattr(importlib.import_module("modtree.jax_arrays.family"), name)
     except ImportError:
         raise Refused("the file contains arrays of jax, which is not installed") from None
     try:

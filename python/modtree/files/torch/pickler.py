@@ -394,5 +394,5 @@ _CONTAINERS: dict[type, Callable[[TorchPickler, Any], None]] = {
 
 def _classes(module: str, name: str) -> tuple[Any, ...]:
     """A class of the NumPy side, if it was imported."""
-    home = sys.modules.get(f"modtree._tensor.{module}")
+    home = sys.modules.get(f"modtree.numpy.tensor.{module}")
     return () if home is None else (getattr(home, name),)

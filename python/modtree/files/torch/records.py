@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree._strides import reach
+from modtree.core.strides import reach
 from modtree.files.pickled.plain import check_bools, check_sizes, require
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import Refused, UnpicklingError

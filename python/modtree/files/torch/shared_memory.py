@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import owner_of
-from modtree._strides import reach
+from modtree.core.strides import reach
 from modtree.files.torch.sources import Source
 
 __all__ = [

@@ -8,7 +8,6 @@ jax run in the functions of their library.
 from __future__ import annotations
 
 from modtree import _imports
-from modtree._ops.overridable import overridable_all
 from modtree.nn.functional.activation import *
 from modtree.nn.functional.basic import *
 from modtree.nn.functional.convolution import *
@@ -24,6 +23,7 @@ from modtree.nn.functional.sequence_loss import *
 from modtree.nn.functional.sparse import *
 from modtree.nn.functional.unpooling import *
 from modtree.nn.functional.vision import *
+from modtree.numpy.ops.overridable import overridable_all
 
 # Written out: checkers do not read a sum of the parts' lists.
 # fmt: off

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from modtree._C import as_tuple, is_grad_enabled
-from modtree._tensor.tensor import Tensor
-from modtree._type_names import no_tensor
+from modtree.core.type_names import no_tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 Sizes = tuple[int, ...]
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._argument_types import DType
 from modtree._C import as_dtype, fitted_number
-from modtree._ops import activation as activation_ops
-from modtree._tensor.creation import empty_like, zeros_like
-from modtree._tensor.dtypes import finfo
-from modtree._tensor.grad_mode import is_grad_enabled, no_grad
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_dim, need_tensor
+from modtree.numpy.argument_types import DType
+from modtree.numpy.ops import activation as activation_ops
+from modtree.numpy.tensor.creation import empty_like, zeros_like
+from modtree.numpy.tensor.dtypes import finfo
+from modtree.numpy.tensor.grad_mode import is_grad_enabled, no_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "celu",

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from modtree._argument_types import Sizes, Tensor
-from modtree._ops import norm as norm_ops
 from modtree.nn import functional
 from modtree.nn.functional import (
     adaptive_avg_pool1d,
@@ -51,6 +49,8 @@ from modtree.nn.functional.normalization import (
     normalize_nothing,
     track_instances,
 )
+from modtree.numpy.argument_types import Sizes, Tensor
+from modtree.numpy.ops import norm as norm_ops
 
 __all__ = [
     "adaptive_avg_pool1d",

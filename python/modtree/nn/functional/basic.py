@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from modtree._C import _result_type as result_type
-from modtree._ops import attention as attention_ops
-from modtree._ops import embedding as embedding_ops
-from modtree._ops import linear as linear_ops
-from modtree._ops.broadcast import broadcast_tensors
-from modtree._ops.generic import rows_of
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional import normalization
 from modtree.nn.functional._common import need_tensor
+from modtree.numpy.ops import attention as attention_ops
+from modtree.numpy.ops import embedding as embedding_ops
+from modtree.numpy.ops import linear as linear_ops
+from modtree.numpy.ops.broadcast import broadcast_tensors
+from modtree.numpy.ops.generic import rows_of
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "bilinear",

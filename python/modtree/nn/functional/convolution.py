@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from modtree._argument_types import Ints
-from modtree._ops import conv as conv_ops
-from modtree._ops.registry import ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import conv_sizes, for_axes, named, need_tensor
+from modtree.numpy.argument_types import Ints
+from modtree.numpy.ops import conv as conv_ops
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "conv1d",

@@ -6,10 +6,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modtree._tensor.creation import empty_like
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import named, need_tensor
+from modtree.numpy.tensor.creation import empty_like
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "alpha_dropout",

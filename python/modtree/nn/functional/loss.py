@@ -14,12 +14,6 @@ from collections.abc import Callable
 
 from modtree._C import _promote_types as promote_types
 from modtree._C import as_dtype
-from modtree._ops import activation as activation_ops
-from modtree._ops import loss as loss_ops
-from modtree._ops.broadcast import broadcast_tensors
-from modtree._tensor.creation import ones_like
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import (
     checked_reduction,
     loss_reduction,
@@ -28,6 +22,12 @@ from modtree.nn.functional._common import (
     reduced,
     reduction_of,
 )
+from modtree.numpy.ops import activation as activation_ops
+from modtree.numpy.ops import loss as loss_ops
+from modtree.numpy.ops.broadcast import broadcast_tensors
+from modtree.numpy.tensor.creation import ones_like
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "binary_cross_entropy",

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from modtree._C import fitted_number
-from modtree._ops.broadcast import broadcast_shapes
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import loss_reduction, need_tensor, reduced, reduction_of
 from modtree.nn.functional.activation import logsigmoid, relu
 from modtree.nn.functional.basic import pairwise_distance
+from modtree.numpy.ops.broadcast import broadcast_shapes
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "cosine_embedding_loss",

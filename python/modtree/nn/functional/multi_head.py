@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 
-from modtree._ops.join import cat
-from modtree._tensor.creation import zeros
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional import basic as F
 from modtree.nn.functional.activation import softmax
 from modtree.nn.functional.dropout import dropout
+from modtree.numpy.ops.join import cat
+from modtree.numpy.tensor.creation import zeros
+from modtree.numpy.tensor.tensor import Tensor
 
 MINUS_INF = float("-inf")
 

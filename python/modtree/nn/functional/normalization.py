@@ -8,12 +8,12 @@ import operator
 from collections.abc import Sequence
 
 from modtree._C import as_tuple, bump_version
-from modtree._ops import norm as norm_ops
-from modtree._ops.registry import ops
-from modtree._tensor.dtypes import finfo, float32
-from modtree._tensor.grad_mode import no_grad
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_constants, need_tensor
+from modtree.numpy.ops import norm as norm_ops
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.dtypes import finfo, float32
+from modtree.numpy.tensor.grad_mode import no_grad
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "batch_norm",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_dtype, fitted_number
-from modtree._ops import resample as resample_ops
-from modtree._ops.registry import ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
+from modtree.numpy.ops import resample as resample_ops
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["pad"]
 

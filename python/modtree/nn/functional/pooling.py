@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
-from modtree._argument_types import Ints
 from modtree._C import as_dtype
-from modtree._ops import pool as pool_ops
-from modtree._ops import resample as resample_ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import (
     Sizes,
     for_axes,
@@ -21,6 +17,10 @@ from modtree.nn.functional._common import (
     whole_size,
     without_argument,
 )
+from modtree.numpy.argument_types import Ints
+from modtree.numpy.ops import pool as pool_ops
+from modtree.numpy.ops import resample as resample_ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modtree._ops import gru as gru_ops
-from modtree._ops import lstm as lstm_ops
-from modtree._ops import recurrent as recurrent_ops
-from modtree._ops.linear import linear
-from modtree._ops.registry import ops
-from modtree._tensor.creation import zeros
-from modtree._tensor.dtypes import float16, float32
-from modtree._tensor.elsewhere import run_elsewhere
-from modtree._tensor.tensor import Tensor
 from modtree.core.families import functions_of
+from modtree.numpy.ops import gru as gru_ops
+from modtree.numpy.ops import lstm as lstm_ops
+from modtree.numpy.ops import recurrent as recurrent_ops
+from modtree.numpy.ops.linear import linear
+from modtree.numpy.ops.registry import ops
+from modtree.numpy.tensor.creation import zeros
+from modtree.numpy.tensor.dtypes import float16, float32
+from modtree.numpy.tensor.elsewhere import run_elsewhere
+from modtree.numpy.tensor.tensor import Tensor
 
 
 def zeros_of(x: Tensor, *shape: int) -> Tensor:

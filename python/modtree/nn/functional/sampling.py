@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from modtree._argument_types import Sizes
-from modtree._ops import grid_sample as grid_sample_ops
-from modtree._ops.functions import stack
-from modtree._tensor.ranges import linspace
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.argument_types import Sizes
+from modtree.numpy.ops import grid_sample as grid_sample_ops
+from modtree.numpy.ops.functions import stack
+from modtree.numpy.tensor.ranges import linspace
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree._ops import ctc as ctc_ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import checked_reduction
+from modtree.numpy.ops import ctc as ctc_ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["ctc_loss"]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from modtree._C import from_array
-from modtree._ops import embedding as embedding_ops
-from modtree._tensor.creation import need_storage
-from modtree._tensor.ranges import arange
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import need_tensor
 from modtree.nn.functional.basic import renormalize_rows
+from modtree.numpy.ops import embedding as embedding_ops
+from modtree.numpy.tensor.creation import need_storage
+from modtree.numpy.tensor.ranges import arange
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["embedding_bag", "one_hot"]
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modtree._argument_types import Ints
 from modtree._C import as_tuple
-from modtree._ops import pool as pool_ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import Sizes, for_axes, named, need_tensor, pool_sizes
+from modtree.numpy.argument_types import Ints
+from modtree.numpy.ops import pool as pool_ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "max_unpool1d",

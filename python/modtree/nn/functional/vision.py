@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from modtree._argument_types import Ints
 from modtree._C import as_dtype, as_tuple
-from modtree._ops import fold as fold_ops
-from modtree._ops import resample as resample_ops
-from modtree._tensor.tensor import Tensor
 from modtree.nn.functional._common import Sizes, need_tensor, pool_sizes, whole_size
 from modtree.nn.functional.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
+from modtree.numpy.argument_types import Ints
+from modtree.numpy.ops import fold as fold_ops
+from modtree.numpy.ops import resample as resample_ops
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "channel_shuffle",

@@ -10,9 +10,9 @@ import numpy as np
 
 from modtree import _imports
 from modtree._C import from_array
-from modtree._ops.functions import cat, index_select, masked_fill, stack, transpose
-from modtree._tensor.tensor import Tensor
 from modtree.core.families import functions_of
+from modtree.numpy.ops.functions import cat, index_select, masked_fill, stack, transpose
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = [
     "PackedSequence",

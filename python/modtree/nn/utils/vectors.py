@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from modtree._type_names import no_tensor
 from modtree.core import families
+from modtree.core.type_names import no_tensor
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:

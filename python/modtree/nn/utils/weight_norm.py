@@ -6,10 +6,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from modtree._tensor.parameter import Parameter
 from modtree.core.families import is_lazy
 from modtree.core.undo import undone_on_error
 from modtree.nn.utils._library import hooks_named, is_hook_of, no_grad
+from modtree.numpy.tensor.parameter import Parameter
 
 __all__ = ["norm_except_dim", "remove_weight_norm", "weight_norm"]
 

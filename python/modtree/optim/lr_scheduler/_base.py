@@ -9,7 +9,7 @@ import warnings
 import weakref
 from typing import Any
 
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 from modtree.optim.lr_scheduler._undo import undone_on_error
 from modtree.optim.optimizer import Optimizer
 

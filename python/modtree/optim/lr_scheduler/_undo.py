@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["undone_on_error"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.tensor.tensor import Tensor
 from modtree.utils.data.collate import default_collate
 from modtree.utils.data.dataset import Subset, TensorDataset, fetch
 

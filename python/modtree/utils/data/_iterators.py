@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from modtree._tensor.random import bits_of
+from modtree.numpy.tensor.random import bits_of
 from modtree.utils.data._fetch import Reading
 from modtree.utils.data._workers import Pool, WorkerInfo, failure_of
 

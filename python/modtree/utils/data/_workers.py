@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from modtree._tensor.random import manual_seed
-from modtree._tensor.settings import set_num_threads
+from modtree.numpy.tensor.random import manual_seed
+from modtree.numpy.tensor.settings import set_num_threads
 from modtree.utils.data._fetch import Reading
 
 #: Seconds after which a worker looks whether its parent is alive, and the parent at the worker.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from modtree._C import as_tuple
-from modtree._ops.functions import stack
-from modtree._tensor.dtypes import float64
-from modtree._tensor.from_data import as_tensor, tensor
-from modtree._tensor.tensor import Tensor
+from modtree.numpy.ops.functions import stack
+from modtree.numpy.tensor.dtypes import float64
+from modtree.numpy.tensor.from_data import as_tensor, tensor
+from modtree.numpy.tensor.tensor import Tensor
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from modtree._tensor.random_creation import randperm
+from modtree.numpy.tensor.random_creation import randperm
 
 __all__ = [
     "ChainDataset",

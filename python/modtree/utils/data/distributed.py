@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Any, TypeVar
 
-from modtree._tensor.random import Generator
-from modtree._tensor.random_creation import randperm
+from modtree.numpy.tensor.random import Generator
+from modtree.numpy.tensor.random_creation import randperm
 from modtree.utils.data.sampler import Sampler
 
 __all__ = ["DistributedSampler"]

@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from modtree._tensor.dtypes import float64
-from modtree._tensor.from_data import as_tensor
-from modtree._tensor.random import Generator, default_generator
-from modtree._tensor.random_creation import randint, randperm
-from modtree._tensor.sampling import multinomial
+from modtree.numpy.tensor.dtypes import float64
+from modtree.numpy.tensor.from_data import as_tensor
+from modtree.numpy.tensor.random import Generator, default_generator
+from modtree.numpy.tensor.random_creation import randint, randperm
+from modtree.numpy.tensor.sampling import multinomial
 
 __all__ = [
     "BatchSampler",
