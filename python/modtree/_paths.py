@@ -336,7 +336,7 @@ ROWS: dict[str, Row] = {
             Names("modtree.numpy.torch_utils", "_unflatten_dense_tensors"),
         ),
         "checkpoints": (Names("modtree.files.checkpoints", "*"),),
-        "dropin": (Names("modtree.torch.dropin", "*"),),
+        "dropin": (Names("modtree.torch.dropin", "install is_active is_installed"),),
         "families": (
             Names("modtree.core.families", "TensorFamily family_of find functions_of register"),
         ),

@@ -20,9 +20,9 @@ from helpers.deepspeed_folders import (
     split_folder,
 )
 from helpers.needs import needs
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 ALL = {**WEIGHTS, **FROZEN, **BUFFERS}
 

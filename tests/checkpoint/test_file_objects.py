@@ -8,9 +8,9 @@ import json
 
 import pytest
 from helpers.remote_checkpoints import KINDS, assert_same, file_of, state_of
-from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 
 
 class OnlyReads:

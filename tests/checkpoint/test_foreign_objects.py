@@ -18,9 +18,9 @@ import re
 import numpy as np
 import pytest
 from helpers.implementations import HAS_TORCH, needs_torch
-from modtree.checkpoints import convert, load_file, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import convert, load_file, open_checkpoint, verify
 from modtree.cli import main
 from modtree.files.pickled.stand_in import StandIn
 

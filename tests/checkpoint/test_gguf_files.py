@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from helpers.command_line import CommandLine
 from helpers.gguf_files import gguf, text
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 TENSORS = {
     "token_embd.weight": np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -13,10 +13,10 @@ import pytest
 from helpers.command_line import CommandLine
 from helpers.foreign_pickles import distributed_folder
 from helpers.needs import needs
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
 from modtree import nn, optim
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from helpers.command_line import CommandLine
 from helpers.needs import needs
-from modtree.checkpoints import open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import open_checkpoint, verify
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -9,9 +9,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 ARRAYS = {
     "w": np.arange(6.0).reshape(2, 3),

@@ -13,9 +13,9 @@ import zipfile
 
 import numpy as np
 import pytest
-from modtree.checkpoints import open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import open_checkpoint, verify
 
 
 def archive():

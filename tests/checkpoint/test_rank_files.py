@@ -10,9 +10,9 @@ import pytest
 from helpers.command_line import CommandLine
 from helpers.implementations import HAS_TORCH, needs_torch
 from helpers.rank_tensors import distributed_tensors, meshes
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 torch = importlib.import_module("torch") if HAS_TORCH else None
 

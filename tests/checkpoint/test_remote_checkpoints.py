@@ -17,9 +17,9 @@ import pytest
 from helpers.gguf_files import gguf
 from helpers.needs import needs
 from helpers.remote_checkpoints import KINDS, assert_same, busy, file_of, state_of
-from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 
 import modtree as mt
+from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 from modtree.cli import main
 from modtree.files.sources import stores
 from modtree.files.sources.errors import RemoteError, shown_name

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from helpers.command_line import CommandLine
 from helpers.implementations import needs_torch
-from modtree.checkpoints import convert
 
 import modtree as mt
 from modtree import nn
+from modtree.checkpoints import convert
 
 KEYS = [f"layers.{i}.weight" for i in range(4)]
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from helpers.needs import needs
 from helpers.remote_checkpoints import KINDS, LARGE, busy, file_of, state_of
-from modtree.checkpoints import CheckpointError, convert
 
 import modtree as mt
 from modtree import nn
+from modtree.checkpoints import CheckpointError, convert
 from modtree.cli import main
 from modtree.files.sources.errors import RemoteError
 

@@ -13,10 +13,10 @@ import tempfile
 
 import numpy as np
 import pytest
-from modtree.checkpoints import CheckpointError, convert
 
 import modtree as mt
 from modtree import nn
+from modtree.checkpoints import CheckpointError, convert
 from modtree.cli import main
 from modtree.files.checkpoint.atomic import atomic_file
 

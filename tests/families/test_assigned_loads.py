@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.needs import needs
-from modtree.families import family_of
 
 import modtree as mt
 from modtree import nn
+from modtree.families import family_of
 
 torch = pytest.importorskip("torch")
 

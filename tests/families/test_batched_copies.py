@@ -12,9 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modtree.families import family_of  # noqa: E402
-
 import modtree  # noqa: E402
+from modtree.families import family_of  # noqa: E402
 
 # modtree with torch leaves, and torch.
 MODULES = {"modtree": modtree.nn.Module, "torch": torch.nn.Module}

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from helpers.implementations import needs_torch
 from helpers.support import raises
-from modtree.families import TensorFamily
 
 import modtree as mt
 from modtree import families, nn
 from modtree.core import families as lookup
+from modtree.families import TensorFamily
 
 # -- a tensor library on lists, with names of its own for everything -------------------------------
 

@@ -19,10 +19,10 @@ from helpers.damaged_checkpoints import (
     make_case,
     wrong_values,
 )
-from modtree.checkpoints import verify
 
 import modtree as mt
 from modtree import nn
+from modtree.checkpoints import verify
 
 #: What leaves each entry under a key of its own, with its own values.
 RENAMING = [

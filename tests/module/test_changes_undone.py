@@ -13,10 +13,10 @@ import contextlib
 import itertools
 
 import pytest
-from modtree.nn.modules import module as registration
 
 import modtree as mt
 from modtree import nn
+from modtree.nn.modules import module as registration
 from modtree.nn.utils import parametrizations, parametrize, prune
 
 

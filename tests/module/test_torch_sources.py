@@ -14,10 +14,10 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
-from modtree.utils.hooks import BackwardHook
 
 import modtree as mt
 from modtree.core import module as module_globals
+from modtree.utils.hooks import BackwardHook
 
 torch = pytest.importorskip("torch")
 

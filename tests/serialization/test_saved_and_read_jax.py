@@ -10,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-from modtree.checkpoints import convert, open_checkpoint, verify
 
 import modtree as mt
 from modtree import nn
+from modtree.checkpoints import convert, open_checkpoint, verify
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -8,10 +8,10 @@ import warnings
 
 import numpy as np
 import pytest
-from modtree.families import family_of
 
 import modtree as mt
 from modtree import _C
+from modtree.families import family_of
 
 
 def test_ufuncs_and_functions_give_tensors():

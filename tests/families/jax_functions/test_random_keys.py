@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from modtree.families import functions_of
 
 import modtree as mt
 import modtree.nn.functional as F
 from modtree import nn
+from modtree.families import functions_of
 
 jax = pytest.importorskip("jax")
 jit = pytest.importorskip("modtree.jax").jit
