@@ -4,7 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "bind/bind_tensor.h"
+#include "bind/parts.h"
 #include "python/checked.h"
 #include "python/signals.h"
 #include "tensor/autograd/anomaly.h"

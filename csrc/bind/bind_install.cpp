@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bind/bind_install.h"
+#include "bind/parts.h"
 
 #include <cstring>
 #include <string>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "bind/bind_kernels.h"
-
 #include <cstdint>
 #include <limits>
 #include <string>
 
 #include "bind/kernel_arrays.h"
+#include "bind/parts.h"
 #include "kernels/activation.h"
 #include "kernels/gelu.h"
 #include "kernels/softmax.h"
+#include "kernels/thread_count.h"
 #include "kernels/transpose.h"
 
 namespace modtree {
@@ -134,6 +134,12 @@ Array transpose_and_add(const Array &x, const py::object &bias) {
                                                       : transpose_add_of<double>(x, bias);
 }
 
+std::int64_t thread_count() { return kernels::thread_count(); }
+
+void set_thread_count(std::int64_t count) {
+  kernels::set_thread_count(static_cast<std::ptrdiff_t>(count));
+}
+
 }  // namespace
 
 void bind_activation_kernels(Functions &m) {
@@ -164,7 +170,8 @@ void bind_activation_kernels(Functions &m) {
       "The transpose of a matrix, with bias[i] added to what was row i.");
 }
 
-void bind_kernels(py::handle module) {
+void bind_kernels(Functions &functions) {
+  const py::handle module = functions.module();
   const std::string name = std::string(PyModule_GetName(module.ptr())) + ".kernels";
   const auto kernels = py::reinterpret_borrow<py::object>(PyImport_AddModule(name.c_str()));
   if (!kernels ||
@@ -185,6 +192,9 @@ void bind_kernels(py::handle module) {
   bind_map_kernels(m);
   bind_along_kernels(m);
   bind_sample_kernels(m);
+  functions.def<thread_count>("_thread_count()", "How many threads kernels use.");
+  functions.def<set_thread_count>("_set_thread_count(count)",
+                                  "Lets kernels use so many threads; at least one.");
 }
 
 }  // namespace modtree

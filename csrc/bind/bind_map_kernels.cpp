@@ -66,6 +66,7 @@ void bind_map_kernels(Functions &m) {
   using namespace kernels;
   m.def_kernel<map<erf, erf>>("erf(x, out=None)", "The error function.");
   m.def_kernel<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
+  m.def_kernel<map<lgamma, lgamma>>("lgamma(x, out=None)", "log(|gamma(x)|).");
   m.def_kernel<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
   m.def_kernel<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");
   m.def_kernel<map_pair<fmod, fmod>>("fmod(x, y)", "The remainder of x / y with the sign of x.");

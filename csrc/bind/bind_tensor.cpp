@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #define MODTREE_IMPORT_ARRAY
-#include "bind/bind_tensor.h"
-
 #include "bind/array.h"
+#include "bind/parts.h"
 #include "python/checked.h"
 #include "tensor/array_view.h"
 #include "tensor/autograd/record.h"
@@ -16,8 +15,6 @@
 #include "tensor/override.h"
 #include "tensor/parameter_pickle.h"
 #include "tensor/promote.h"
-#include "tensor/slot_ops.h"
-#include "tensor/special.h"
 #include "tensor/subscript.h"
 #include "tensor/value_methods.h"
 
@@ -135,11 +132,6 @@ void bind_create(Functions &m) {
               "of it.");
 }
 
-std::int64_t version_of(py::handle tensor) {
-  VersionCell *cell = tensor_argument(tensor)->cell;
-  return cell ? cell->version : 0;
-}
-
 void note_change(py::handle tensor) {
   if (bump_version(tensor_argument(tensor)) < 0) {
     throw py::error_already_set();
@@ -164,7 +156,6 @@ void need_inplace(py::handle tensor, py::handle value) {
 
 void bind_changes(Functions &m) {
   m.def<swap_contents>("swap_contents(tensor, other, /)", "Exchanges all but their identity.");
-  m.def<version_of>("_version_of(tensor, /)", "How often it was changed in place.");
   m.def<note_change>("bump_version(tensor, /)", "Notes that it was changed in place.");
   m.def<overwritten>("overwritten(tensor, value=None)",
                      "Notes that all of its values were replaced: nothing flows back to what they "
@@ -188,7 +179,6 @@ void bind_tensor(Functions &functions) {
   init_float_errors();
   init_numpy_family();
   add_parameter_pickling(m);
-  add_special_functions(m);
   add_index_functions(m);
   bind_dtypes(functions);
   bind_grad_mode(functions);

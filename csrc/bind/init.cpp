@@ -3,11 +3,8 @@
 
 #include <string>
 
-#include "bind/bind_install.h"
-#include "bind/bind_kernels.h"
-#include "bind/bind_tensor.h"
-#include "bind/bind_threads.h"
 #include "bind/functions.h"
+#include "bind/parts.h"
 #include "family/family.h"
 #include "family/read_tensors.h"
 #include "module/adoption.h"
@@ -162,8 +159,7 @@ PYBIND11_MODULE(_C_in_main, m) {
       "uses them.");
   functions.def<installed_objects>(
       "_installed()", "What was given to _install, by name; None for what is missing.");
-  bind_kernels(m);
-  bind_threads(functions);
+  bind_kernels(functions);
   bind_tensor(functions);
   bind_autograd(functions);
 }

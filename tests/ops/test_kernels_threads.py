@@ -50,7 +50,7 @@ def same_bits(run):
         assert bits() == expected, f"other bits with {count} threads"
 
 
-MAPS = ["gelu", "sigmoid", "silu", "erf", "erfinv", "digamma", "softplus", "leaky_relu"]
+MAPS = ["gelu", "sigmoid", "silu", "erf", "erfinv", "lgamma", "digamma", "softplus", "leaky_relu"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

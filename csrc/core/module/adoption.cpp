@@ -14,7 +14,6 @@
 #include "module/globals.h"
 #include "module/object_methods.h"
 #include "module/torch_facts.h"
-#include "module/type.h"
 #include "python/call.h"
 #include "python/loaded_library.h"
 #include "python/native_section.h"

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "module/adoption.h"
 #include "module/class_info.h"
 #include "module/forward.h"
 #include "module/globals.h"

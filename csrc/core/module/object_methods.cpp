@@ -7,7 +7,6 @@
 #include "module/attributes/assignment.h"
 #include "module/attributes/plain_attributes.h"
 #include "module/attributes/reading.h"
-#include "module/foreign.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/internals.h"

@@ -10,6 +10,9 @@ void erf(const float *x, float *out, std::ptrdiff_t n);
 void erf(const double *x, double *out, std::ptrdiff_t n);
 void erfinv(const float *x, float *out, std::ptrdiff_t n);
 void erfinv(const double *x, double *out, std::ptrdiff_t n);
+// log(|gamma(x)|), by the C library.
+void lgamma(const float *x, float *out, std::ptrdiff_t n);
+void lgamma(const double *x, double *out, std::ptrdiff_t n);
 // The derivative of lgamma.
 void digamma(const float *x, float *out, std::ptrdiff_t n);
 void digamma(const double *x, double *out, std::ptrdiff_t n);

@@ -2,7 +2,6 @@
 #include "tensor/index_items.h"
 
 #include "tensor/array_view.h"
-#include "tensor/number.h"
 #include "tensor/op_errors.h"
 
 namespace modtree {

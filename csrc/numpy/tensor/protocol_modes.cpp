@@ -72,10 +72,6 @@ PyObject *is_enabled(PyObject *, PyObject *) {
   return PyBool_FromLong(protocol_state() == ProtocolState::on);
 }
 
-PyObject *is_all_disabled(PyObject *, PyObject *) {
-  return PyBool_FromLong(protocol_state() == ProtocolState::off);
-}
-
 // func(*args, **kwargs) without the classes of the arguments taking part.
 PyObject *disabled_impl(PyObject *, PyObject *arguments) {
   const auto none = py::reinterpret_steal<py::object>(PyTuple_New(0));
@@ -131,7 +127,6 @@ PyMethodDef kModeFunctions[] = {
     {"_len_torch_function_stack", entry<len_modes>, METH_NOARGS, nullptr},
     {"_get_function_stack_at", entry<mode_at>, METH_O, nullptr},
     {"_is_torch_function_enabled", entry<is_enabled>, METH_NOARGS, nullptr},
-    {"_is_torch_function_all_disabled", entry<is_all_disabled>, METH_NOARGS, nullptr},
     {"_disabled_torch_function_impl", entry<disabled_impl>, METH_VARARGS, nullptr},
     {"_handle_torch_function", entry<handle>, METH_VARARGS, nullptr},
     {"_get_tracing_state", entry<tracing_state>, METH_NOARGS, nullptr},

@@ -6,7 +6,6 @@
 #include "tensor/autograd/record.h"
 #include "tensor/fitted.h"
 #include "tensor/index_items.h"
-#include "tensor/number.h"
 #include "tensor/op_errors.h"
 #include "tensor/override.h"
 #include "tensor/slot_ops.h"

@@ -7,7 +7,6 @@
 #include "family/family.h"
 #include "python/installed.h"
 #include "python/slot_guard.h"
-#include "tensor/autograd/history.h"
 #include "tensor/autograd/record.h"
 #include "tensor/float_errors.h"
 #include "tensor/op_errors.h"

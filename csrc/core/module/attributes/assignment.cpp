@@ -11,21 +11,24 @@
 #include "module/attributes/plain_attributes.h"
 #include "module/attributes/reading.h"
 #include "module/attributes/registration.h"
-#include "module/attributes/registration_checks.h"
 #include "module/attributes/registry_edit.h"
 #include "module/bases_behind.h"
 #include "module/class_info.h"
-#include "module/foreign.h"
 #include "module/globals.h"
 #include "module/torch_facts.h"
 #include "module/uses.h"
 #include "python/call.h"
+#include "python/installed.h"
 #include "python/native_section.h"
 #include "python/type_text.h"
 
 namespace modtree {
 
 namespace {
+
+int warn_of_foreign(PyObject *function, PyObject *parent, PyObject *name, PyObject *child) {
+  return call_installed(function, parent, name, child) ? 0 : -1;
+}
 
 // -1 when the entry is missing and the class has nothing for it.
 int check_entry(ModuleObject *module, Slot slot) {
@@ -407,6 +410,16 @@ int delete_attribute(ModuleObject *module, PyObject *name) {
 }
 
 }  // namespace
+
+int warn_of_foreign_child(ModuleObject *module, PyObject *name, PyObject *child) {
+  return warn_of_foreign(installed.warn_of_foreign_child, as_object(module), name, child);
+}
+
+int warn_of_foreign_parent(PyObject *parent, PyObject *name, PyObject *child) {
+  const int foreign = is_foreign_module(parent);
+  return foreign > 0 ? warn_of_foreign(installed.warn_of_foreign_parent, parent, name, child)
+                     : foreign;
+}
 
 int assign(ModuleObject *module, PyObject *name, PyObject *value) {
   const TypeFacts facts = facts_of_type(Py_TYPE(value));

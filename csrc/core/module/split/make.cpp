@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The way back from a structure: new modules, and containers around modules.
-#include "module/methods.h"
 #include "module/split/structure.h"
 #include "module/type.h"
 #include "python/call.h"

@@ -2,7 +2,6 @@
 // Values that are known, compared with what modules hold now, and with those of another table.
 #include "module/split/static_values.h"
 #include "python/call.h"
-#include "python/checked.h"
 #include "python/compat.h"
 #include "python/dict_lookup.h"
 #include "python/sequence_items.h"

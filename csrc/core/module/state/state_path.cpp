@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "module/class_info.h"
 #include "module/name_cache.h"
 #include "python/type_text.h"
 

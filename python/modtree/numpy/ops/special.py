@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from modtree import _C
 from modtree._C import as_dtype, kernels
 from modtree.numpy.ops.generic import (
     in_kernel_dtype,
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 # From here on eight terms of the series are exact to double precision.
 _LARGE = 12.0
+
+
+def _lgamma(x: Any) -> Any:
+    return in_kernel_dtype(kernels.lgamma, x)
 
 
 def _digamma(x: Any) -> Any:
@@ -79,7 +82,7 @@ def _logit(x: Any, eps: float | None) -> Any:
     return np.log(x / (1 - x))
 
 
-define("lgamma", _C._lgamma, promote="floating", operands=1)
+define("lgamma", _lgamma, promote="floating", operands=1)
 define("digamma", _digamma, promote="floating", operands=1)
 define("polygamma", _polygamma, promote="floating", operands=1)
 define("logit", _logit, promote="floating", operands=1)
