@@ -74,7 +74,7 @@ inline constexpr int kTypeNumber = TypeNumber<T>::value;
 // "float32", for messages.
 std::string dtype_name(int type_number);
 
-// An array of this dtype, in this machine's order of bytes?
+// True for an array of this dtype in this machine's byte order.
 bool is_array_of(PyObject *object, int type_number);
 
 // New memory. Empty strides: in the order of C. Throw error_already_set.
@@ -85,10 +85,10 @@ Array new_array_like(const Array &dtype_of, const Shape &shape);
 // itself or a copy. Throws error_already_set.
 Array contiguous(py::handle object, int type_number);
 
-// Do the elements fill one block of memory, without gaps and repetitions?
+// True if the elements fill one block of memory without gaps or repetitions.
 bool is_dense(const Array &x);
 
-// The same places for the same indices?
+// True if the same indices lead to the same offsets in both.
 bool same_layout(const Array &a, const Array &b);
 
 // A copy in the order of memory of x: aligned, of x's dtype, and of no subclass, which could say

@@ -77,7 +77,7 @@ py::tuple edge_of(const py::object &tensor) {
   return tuple_of(owned(named_node(edge.node)), std::int64_t{edge.nr});
 }
 
-// Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?
+// True if a tensor depends on a leaf other than those whose accumulating nodes are `own`.
 bool reaches_other_leaves(const py::tuple &tensors, const py::tuple &own) {
   std::unordered_set<NodeObject *> seen;
   std::vector<NodeObject *> stack;
@@ -168,7 +168,7 @@ void bind_autograd(Functions &m) {
                       "Another handle of the tensor as output `nr` of a node.");
   m.def<reaches_other_leaves>(
       "reaches_other_leaves(tensors, own, /)",
-      "Does a tensor depend on a leaf other than those whose accumulating nodes are `own`?");
+      "True if a tensor depends on a leaf other than those whose accumulating nodes are `own`.");
   m.def<end_leaves>("end_leaves(nodes, /)", "No leaf is behind these accumulating nodes any more.");
   m.def<set_anomaly_mode>("set_anomaly_mode(enabled, check_nan, /)",
                           "Switches the search for the cause of errors and NaN.");
@@ -178,8 +178,9 @@ void bind_autograd(Functions &m) {
       "One more, or one less, is entered: they count for all threads, which then look closer.");
   m.def<current_backward_id>("current_backward_id()", "The number of the backward that runs.");
   m.def<is_backward_running>("is_backward_running(number, /)",
-                             "Has the backward of that number not ended?");
-  m.def<node_runs>("current_backward_runs(node, /)", "Will the backward that runs call this node?");
+                             "True until the backward of that number has ended.");
+  m.def<node_runs>("current_backward_runs(node, /)",
+                   "True if the backward that is running will call this node.");
   m.def<edge_of>("gradient_edge(tensor, /)",
                  "(node, output number) that the gradient of a tensor goes to.");
 }

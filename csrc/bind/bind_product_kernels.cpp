@@ -24,7 +24,7 @@ constexpr double kManyShort = 1 << 12;
 
 bool has_wide_products() { return kernels::isa() != kernels::Isa::baseline; }
 
-// Can a kernel read the values where they are? All strides are whole values then.
+// True if a kernel can read the values where they are: all strides are whole values.
 template <class T>
 bool is_readable(const Array &x) {
   if (!readable_as<T>(x) || x.ndim() < 2) {
@@ -106,7 +106,7 @@ Shape product_shape(const Array &a, const Array &b) {
   return shape;
 }
 
-// Can the product be written there?
+// True if the product can be written there.
 template <class T>
 bool is_writable(const py::object &out, const Shape &shape, const Array &a, const Array &b) {
   if (!is_array(out.ptr())) {
@@ -118,9 +118,9 @@ bool is_writable(const py::object &out, const Shape &shape, const Array &a, cons
          !Extent(array).overlaps(Extent(a)) && !Extent(array).overlaps(Extent(b));
 }
 
-// Does the native kernel take less time than NumPy's? Not where sums of short rows or what each of
-// many tiny products sets up take longer than the products, nor where a matrix would be copied for
-// one vector.
+// True if the native kernel takes less time than NumPy's. It does not where sums of short rows, or
+// the setup of many tiny products, take longer than the products themselves, nor where a matrix
+// would be copied for one vector.
 template <class T>
 bool is_worth_it(const Array &a, const Array &b) {
   const py::ssize_t rows = size_from_last(a, 1), columns = size_from_last(b, 0);
@@ -198,7 +198,7 @@ py::object matmul(const py::object &first, const py::object &second, const py::o
 void bind_product_kernels(Functions &m) {
   m.def_kernel<has_wide_products>(
       "has_wide_products()",
-      "Does this machine have AVX2 or AVX-512, for which `convolution` and `matmul` are made?");
+      "True if this machine has AVX2 or AVX-512, for which `convolution` and `matmul` are made.");
   m.def_kernel<matmul>(
       "matmul(a, b, bias=None, out=None)",
       "NumPy's matmul of float32 or float64 matrices, and bias[j] added to column j. None "

@@ -90,9 +90,10 @@ void bind_dtypes(Functions &m) {
 }
 
 void bind_grad_mode(Functions &m) {
-  m.def<grad_enabled>("is_grad_enabled()", "Are operations of this thread recorded?");
+  m.def<grad_enabled>("is_grad_enabled()", "True if operations of this thread are recorded.");
   m.def<set_grad_enabled>("_set_grad_enabled(mode)", "Returns the old value.");
-  m.def<inference_mode>("is_inference_mode_enabled()", "Is this thread in inference_mode()?");
+  m.def<inference_mode>("is_inference_mode_enabled()",
+                        "True if this thread is in inference_mode().");
   m.def<set_inference_mode>("_set_inference_mode(mode, /)", "Returns the old value.");
 }
 
@@ -126,7 +127,7 @@ void bind_create(Functions &m) {
                        "A tensor of a class, on the memory of another.");
   m.def<subclass_of>("as_subclass(tensor, cls, /)", "The tensor as one of a subclass.");
   m.def<has_compatible_shallow_copy_type>("_has_compatible_shallow_copy_type(tensor, other, /)",
-                                          "Can the contents of one be put into the other?");
+                                          "True if the contents of one can be put into the other.");
   m.def<wrap>("wrap(value, shared=False)",
               "The result of an operation of NumPy as tensors; shared: user code may hold arrays "
               "of it.");

@@ -30,15 +30,16 @@ public:
   TensorFamily &operator=(const TensorFamily &) = delete;
   virtual ~TensorFamily() = default;
 
-  // Are all values of this type parameters, whatever they have of their own? Remembered as long as
-  // the type does not change; false where only is_parameter() tells. Runs no Python code.
+  // True if all values of this type are parameters, whatever their own attributes are. Remembered
+  // as long as the type does not change; false where only is_parameter() tells. Runs no Python
+  // code.
   virtual bool are_parameters(PyTypeObject *) { return false; }
 
   // The family for values that are its tensors by their `__class__` alone: one that asks for names,
   // whatever the values are in memory.
   virtual TensorFamily *by_names() { return this; }
 
-  // What is it?
+  // What kind of tensor it is.
   virtual int is_parameter(PyObject *tensor) = 0;      // isinstance(tensor, Parameter)
   virtual int is_buffer(PyObject *tensor) = 0;         // isinstance(tensor, Buffer)
   virtual int is_uninitialized(PyObject *tensor) = 0;  // lazy tensor without a shape
@@ -46,8 +47,8 @@ public:
   virtual int is_floating_point(PyObject *tensor) = 0;
   virtual int is_complex(PyObject *tensor) = 0;
   virtual PyObject *shape(PyObject *tensor) = 0;  // tuple of int
-  // Can a tensor without a mark be a parameter, where it is registered as one or takes the place of
-  // one?
+  // True if a tensor without a mark can be a parameter, by being registered as one or by replacing
+  // one.
   virtual bool has_bare_parameters() const { return false; }
   // True if the registry of parameters may hold it; -1 on error.
   int may_be_parameter(PyObject *tensor) {
@@ -71,8 +72,8 @@ public:
   virtual bool set_requires_grad_quietly(PyObject *, bool) { return false; }
   virtual int has_grad_fn(PyObject *tensor) = 0;
   virtual PyObject *grad(PyObject *tensor) = 0;  // None when there is none
-  // Has it surely no gradient, its contents being what `data` reaches? False also where that is not
-  // known. Runs no Python code.
+  // True only if it certainly has no gradient, where its contents are what `data` reaches. Runs no
+  // Python code.
   virtual bool lacks_grad(PyObject *) { return false; }
   // How many bytes into an object of exactly this type the pointer to its gradient is, which is
   // null where it has none; 0 where that is not to be read there.
@@ -104,12 +105,12 @@ public:
     *shown = *copied = nullptr;
     return nullptr;
   }
-  // May `tensor.data = other` be done? (false between meta and real storage); `other` may be any
-  // object.
+  // 1 if `tensor.data = other` is allowed, which it is not between meta and real storage; `other`
+  // may be any object.
   virtual int can_set_data(PyObject *tensor, PyObject *other) = 0;
   virtual int set_data(PyObject *tensor, PyObject *other) = 0;
-  // Does a conversion to `other` exchange the contents of the two, whatever modtree.__future__
-  // says?
+  // 1 if a conversion to `other` exchanges the contents of the two, whatever modtree.__future__
+  // says.
   virtual int must_swap_contents(PyObject *, PyObject *) { return 0; }
   // What the library's own switch says (torch.__future__), for its tensors; false where it has
   // none.
@@ -128,20 +129,20 @@ public:
   virtual PyObject *in_place_of(PyObject *value, PyObject *) { return Py_NewRef(value); }
   // 1 if its values are read from something that is not a tensor (an array of another kind).
   virtual int takes_source(PyObject *) { return 0; }
-  // Is it of the library's own tensor or parameter type, no subclass? Runs no Python code.
+  // True for the library's own tensor and parameter types, not for subclasses. Runs no Python code.
   virtual bool is_own_type(PyObject *) { return false; }
-  // Are both tensors with values of the library's own types and of the same shape, so that
-  // tensor.copy_(source) needs no further question? False also where that is not known.
+  // True only if both are tensors with values, of the library's own types and of the same shape, so
+  // that tensor.copy_(source) needs no further checks.
   virtual bool is_copied_plainly(PyObject *, PyObject *) { return false; }
-  // Does what the questions read of a tensor lie so far from its head that prefetch() is worth it
-  // before they are asked?
+  // True if the questions read memory so far from a tensor's head that prefetch() pays off before
+  // they are asked.
   virtual bool is_read_afar() const { return false; }
   // Asks for the memory that a copy of the tensor or into it reads, where the library says where
   // that is; `tensor` may be any object, whose head should be near already. Runs no Python code.
   virtual void prefetch(PyObject *) {}
   // The same one step further: what that memory points to.
   virtual void prefetch_values(PyObject *) {}
-  // Could the copy be one of copy_all()? Runs no Python code.
+  // True if copy_all() could make the copy. Runs no Python code.
   virtual bool copies_in_batches(PyObject *, PyObject *) { return false; }
   // The copies of two lists of the same length, of different tensors, in order: 1; 0 when they must
   // be made one by one. After an error some may have been made.
@@ -213,11 +214,11 @@ private:
   Known known_[2];  // only of types that are compared by identity
 };
 
-// Does the type expose __torch_function__ (BEHAVIOUR T1, "tensor-like")? The value itself may as
-// well. -1 on error.
+// 1 if the type or the value itself has __torch_function__ (BEHAVIOUR T1, "tensor-like"), -1 on
+// error.
 int is_tensor_like(PyObject *value);
 
-// Is the value a module of another library (torch's)? -1 on error.
+// 1 for a module of another library (torch), -1 on error.
 int is_foreign_module(PyObject *value);
 
 // What is remembered of a type; most have no family.
@@ -227,8 +228,8 @@ struct TypeFacts {
   bool is_foreign_module = false;
   // True if `value.__class__`, which isinstance() believes, may be another class than its own.
   bool may_claim_class = false;
-  // Of a tensor type: has it the hash and the comparison of the library's own tensors, so that a
-  // set of its values is a set of addresses?
+  // For a tensor type: it hashes and compares as the library's own tensors do, so that a set of its
+  // values is a set of addresses.
   bool by_identity = false;
 };
 extern TypeCache<TypeFacts> type_facts;

@@ -60,7 +60,8 @@ public:
   PyObject *copy(PyObject *parameter);
 
 private:
-  // Has the class what it had under the names that decide? Remembered until it changes.
+  // True if the class still has the same attributes under the names that decide. Remembered until
+  // the class changes.
   bool is_as_described();
   bool compare() const;
 

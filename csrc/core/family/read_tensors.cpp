@@ -70,7 +70,7 @@ std::int64_t bytes_of(const TensorFacts &facts) {
   return bytes;
 }
 
-// Do the values lie one after the other, in the order of their indices?
+// True if the values follow each other in the order of their indices.
 bool is_contiguous(const TensorFacts &facts) {
   if (is_empty(facts)) {
     return true;

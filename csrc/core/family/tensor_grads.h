@@ -17,8 +17,8 @@ public:
   void find(const char *library);
 
   bool is_trusted() const { return is_trusted_; }
-  // Where that is so: is there surely none, on a leaf? For other tensors the attribute warns. Runs
-  // no Python code.
+  // Where that is so: true only for a leaf that certainly has none. For other tensors the attribute
+  // warns. Runs no Python code.
   bool lacks_grad(Tensor tensor) const {
     return *tensor && *get_grad_(*tensor) == undefined_ && is_leaf_(tensor);
   }

@@ -38,8 +38,8 @@ bool ask_number(py::handle function, py::handle argument, std::size_t *number) {
   return answer && !PyErr_Occurred();
 }
 
-// Has the tensor something of its own under the name of a method? An entry of an instance's dict
-// goes before a method, unlike before the attributes, which are data descriptors.
+// True if the instance has an entry under the name of a method. Such an entry takes precedence over
+// a method, but not over the attributes, which are data descriptors.
 bool has_own_method(PyObject *tensor, PyObject *name) {
   if (lacks_own_attribute(tensor, name)) {
     return false;

@@ -44,15 +44,15 @@ public:
   // or conjugated), all within the storage.
   Read read_values(PyObject *tensor, TensorFacts *facts);
 
-  // Have both the same shape? 1, 0, or -1: not known, without an error. *any_meta: has one no
-  // values?
+  // 1 if both have the same shape, 0 if not, -1 without an error if that is not known. *any_meta is
+  // set if one has no values.
   int same_shape(PyObject *tensor, PyObject *other, bool *any_meta);
 
   // Asks for the memory in which the facts of any tensor, or other object, are.
   void prefetch(PyObject *tensor) const { sizes_.prefetch(tensor); }
 
-  // May the functions below be called for this tensor now? They do what the library's C functions
-  // do behind its attributes, which look for modes themselves.
+  // True if the functions below may be called for this tensor now. They do what the library's C
+  // functions do behind its attributes, which look for modes themselves.
   bool knows(PyObject *tensor) { return table_ && is_plain(tensor); }
   // getattr(tensor, name): new reference, null on error.
   PyObject *get(TensorAttribute attribute, PyObject *tensor) const {
@@ -71,7 +71,7 @@ public:
   int set_grad(PyObject *tensor, PyObject *grad) const {
     return set_grad_.function(tensor, grad, set_grad_.closure);
   }
-  // Is `tensor.grad` surely None, for any object? Runs no Python code.
+  // True only if `tensor.grad` is certainly None; takes any object. Runs no Python code.
   bool lacks_grad(PyObject *tensor) const {
     // compare_grad() makes grads_ trusted, where modes are counted.
     return grads_.is_trusted() && is_known_plain(tensor) && sizes_.has_known_layout(tensor) &&
@@ -83,13 +83,13 @@ public:
       grads_.prefetch(TensorSizes::tensor_of(tensor), again);
     }
   }
-  // May detach() be called for this tensor now?
+  // True if detach() may be called for this tensor now.
   bool knows_detach(PyObject *tensor) {
     return detach_ && is_plain(tensor) && lacks_own_attribute(tensor, names.detach);
   }
   // tensor.detach(): new reference, null on error.
   PyObject *detach(PyObject *tensor) const { return detach_(tensor, nullptr); }
-  // Would requires_grad_(flag) do nothing, and nobody see it?
+  // True if requires_grad_(flag) would do nothing, and nobody would see the call.
   bool has_requires_grad(PyObject *tensor, bool flag) const;
 
 private:
@@ -122,7 +122,7 @@ private:
   void find_table(py::handle capsule);
   void find_modes(py::handle library, py::handle modes);
 
-  // Is it of one of the two types, which are as they were?
+  // True for one of the two types, as long as they are unchanged.
   bool is_plain(PyObject *tensor) {
     for (Class &of : classes_) {
       if (Py_TYPE(tensor) == of.type) {
@@ -143,17 +143,17 @@ private:
   bool look_at(Class *of);
   void compare_grad(PyObject *tensor, bool gave_none);
   bool compare(PyTypeObject *type) const;
-  // Is none active? False where that cannot be told.
+  // True only if it is certain that none is active.
   bool has_no_mode() const;
   // What the table says of the tensor, for which it may be asked. False where it says nothing.
   bool fill(PyObject *tensor, dlpack::Tensor *out);
-  // May the table be asked of tensors of one of the two types at the moment?
+  // True if the table may be asked about tensors of the two types at the moment.
   bool is_readable(PyObject *tensor);
-  // Is it not noted as negated or conjugated? -1 on error.
+  // 1 unless it is marked as negated or conjugated, -1 on error.
   int is_as_stored(PyObject *tensor, const TensorFacts &facts) const;
-  // Has it the dtype that the table says? Narrow integers of a few bits it takes for bytes.
+  // True if its dtype is what the table says: the table takes integers of a few bits for bytes.
   bool has_told_dtype(PyObject *tensor, const TensorFacts &facts) const;
-  // Lies all of it within the storage? -1 on error.
+  // 1 if all of it is within the storage, -1 on error.
   int is_within_storage(PyObject *tensor, const TensorFacts &facts) const;
 
   const dlpack::Table *table_ = nullptr;  // null: nothing is known of any tensor

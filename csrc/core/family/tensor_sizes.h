@@ -28,10 +28,10 @@ public:
   // Of a tensor whose layout is known.
   static Tensor tensor_of(PyObject *object);
 
-  // Lies the tensor of libtorch where objects of this type keep it? Found out by comparing with
-  // `_cdata` once for each type.
+  // True if the tensor of libtorch is where objects of this type keep it: compared with `_cdata`
+  // once for each type.
   bool knows_layout(PyObject *tensor);
-  // Has that been found out, and is it so?
+  // True if that comparison was made and succeeded.
   bool has_known_layout(PyObject *object) const {
     return Py_TYPE(object) == known_[0] || Py_TYPE(object) == known_[1];
   }

@@ -100,14 +100,15 @@ extern TracingState tracing_state;
 extern PyObject *tracing_function;  // null: torch is not there
 int ask_tracing_function();
 
-// Is torch.jit.trace at work in this thread? Calls go to `_slow_forward` then. -1 on error.
+// 1 while torch.jit.trace is active in this thread, so that calls go to `_slow_forward`; -1 on
+// error.
 inline int is_tracing() {
   return tracing_state      ? *tracing_state() != nullptr
          : tracing_function ? ask_tracing_function()
                             : 0;
 }
 
-// Can it be told, without running Python code, that torch.jit.trace is not at work?
+// True if it is known, without running Python code, that torch.jit.trace is not active.
 inline bool knows_not_tracing() {
   return tracing_state ? *tracing_state() == nullptr : !tracing_function;
 }

@@ -33,13 +33,13 @@ bool is_bare(const ModuleObject *module) {
 
 #else
 
-// Is it, in compact mode, a module after Module.__init__ for which no hook table was ever made?
+// True for a module in compact mode, after Module.__init__, for which no hook table was ever made.
 bool has_no_tables(const ModuleObject *module) {
   return module->state.initialized && !module->state.hooks;
 }
 
-// Has the instance dict of a module in exposed mode four empty hook tables, and nothing in the
-// place of the methods that a call runs? False where that cannot be told without user code.
+// True if the instance dict of a module in exposed mode has four empty hook tables and nothing in
+// place of the methods that a call runs; false also where only user code could tell.
 [[gnu::noinline]] bool has_bare_dict(const ModuleObject *module) {
   PyObject *dict = module->dict;
   for (PyObject *name : {names.forward, names.call_impl, names.compiled_call_impl}) {
@@ -57,7 +57,7 @@ bool has_no_tables(const ModuleObject *module) {
   return true;
 }
 
-// Is there nothing on the module itself that a call would have to heed?
+// True if nothing on the module itself has to be heeded by a call.
 inline bool is_bare(const ModuleObject *module) {
   return module->state.exposed ? has_bare_dict(module)
                                : has_no_tables(module) && !module->state.instance_overrides;

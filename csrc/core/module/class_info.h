@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which of Module's virtual methods does a class (or an instance) override?
+// Which of Module's virtual methods a class (or an instance) overrides.
 #pragma once
 
 #include "module/object.h"
@@ -82,10 +82,10 @@ public:
   // True if it inherits all that copy.deepcopy and pickle look up on a class and its instances.
   // What the dispatch tables of these hold for it is no fact of the class.
   bool inherits_copying() const { return bits_ & kInheritsCopying; }
-  // Is `__dict__` of its instances what Module gives, not a property of the class?
+  // True if the `__dict__` of its instances is Module's, not a property of the class.
   bool inherits_dict() const { return bits_ & kInheritsDict; }
-  // Has it no property or slot under the name of an internal attribute, and no class that takes
-  // part in all writes, so that Module.__init__ need not assign them one by one?
+  // True if Module.__init__ need not assign the internal attributes one by one: the class lacks
+  // properties and slots under their names, and none of its bases takes part in all writes.
   bool keeps_slots() const { return bits_ & kKeepsSlots; }
   // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
   bool identity_hash() const { return bits_ & kIdentityHash; }
@@ -132,7 +132,7 @@ inline ClassInfo class_info_of(PyObject *value) {
              : compute_class_info(Py_TYPE(value));
 }
 
-// May the instance dict hold an attribute with the name of a virtual method?
+// True if the instance dict may hold an attribute with the name of a virtual method.
 inline bool may_override(const ModuleObject *module) {
   const ModuleState &state = module->state;
   static_assert(offsetof(ModuleState, instance_overrides) == offsetof(ModuleState, exposed) + 1);
@@ -148,13 +148,13 @@ inline bool instance_overrides(ModuleObject *module, Virtual method) {
   return may_override(module) && instance_dict_overrides(module, method);
 }
 
-// Has the instance dict one of the methods?
+// True if the instance dict has one of the methods.
 template <Virtual... methods>
 bool overrides_any_in_instance(ModuleObject *module) {
   return may_override(module) && (... || instance_dict_overrides(module, methods));
 }
 
-// Would looking up the method on this module find something other than Module's own?
+// True if looking up the method on this module would find something other than Module's own.
 inline bool overrides(ModuleObject *module, ClassInfo info, Virtual method) {
   // A __getattribute__ in Python may answer anything for any name.
   return info.overrides(method) || info.overrides(Virtual::getattribute) ||
@@ -170,7 +170,7 @@ inline bool overrides(ModuleObject *module, Virtual method) {
   return overrides(module, class_info(Py_TYPE(module)), method);
 }
 
-// Is it what the class Module has under the name now, its own or a patch?
+// True for what the class Module has under the name now, whether its own or a patch.
 bool is_of_module_class(PyObject *attribute, Virtual method);
 
 // Declares the Python class whose attributes count as Module's own; called once, when

@@ -51,7 +51,7 @@ constexpr std::array<Slot, kSlotCount> kMakingOrder = {
     Slot::modules,
 };
 
-// Is it what pickled_empty() makes, as it was made?
+// True for what pickled_empty() makes, if unchanged.
 bool is_pickled_empty(PyObject *value) {
   return reinterpret_cast<PyObject *>(Py_TYPE(value)) == installed.PickledTable &&
          PyDict_GET_SIZE(value) == 0;
@@ -107,7 +107,7 @@ PyObject *pickled_empty(Slot slot) {
   return call_installed(installed.PickledTable).release().ptr();
 }
 
-// Is there nothing in an entry that __setstate__ would make up?
+// True if an entry has only what __setstate__ would make up.
 bool is_made_up(Slot slot, PyObject *value) {
   return slot == Slot::is_full_backward_hook ? !value || value == Py_None
                                              : is_empty_container(value);
@@ -235,7 +235,7 @@ int fill_missing(ModuleObject *module, PyObject *state, bool assigns) {
   return 0;
 }
 
-// Does the state lack one of the entries that it must have, or one of the others?
+// True if the state lacks one of the entries that it must have (`required`) or one of the others.
 bool lacks_entry(PyObject *state, bool required) {
   for (int i = 0; i < kSlotCount; ++i) {
     const Slot slot = static_cast<Slot>(i);
@@ -246,8 +246,8 @@ bool lacks_entry(PyObject *state, bool required) {
   return false;
 }
 
-// Was the state made by lean_state? Others that lack entries, such as those of a copy of a module
-// which lacks them, have empty ones among the rest.
+// True for a state made by lean_state. Other states that lack entries, such as that of a copy of a
+// module without them, have empty ones among the rest.
 bool is_lean_state(PyObject *state) {
   bool lacks = false;
   for (int i = 0; i < kSlotCount; ++i) {
@@ -348,7 +348,7 @@ PyObject *code_of(const char *module, const char *name) {
   return py::getattr(function, "__code__", py::none()).release().ptr();
 }
 
-// Is this the Python code that runs now, so that it called us with no other frame between?
+// True if this Python code is running now, so that it called us without another frame in between.
 bool is_running(PyObject *code) {
   PyFrameObject *frame = PyEval_GetFrame();
   if (!frame) {
@@ -359,7 +359,7 @@ bool is_running(PyObject *code) {
   return running.ptr() == code;
 }
 
-// Is the module to be pickled by lean_state()?
+// True if lean_state() is to pickle the module.
 bool pickles_lean(ModuleObject *module) {
   if (!module->state.exposed) {
     return copies_natively(module);

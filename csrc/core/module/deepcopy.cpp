@@ -20,7 +20,7 @@ namespace {
 // calls itself by a default argument; the globals of that file.
 PyObject *deepcopy_function = nullptr;
 PyObject *copy_globals = nullptr;
-// Are atoms returned before the memo is asked?
+// Atoms are returned before the memo is asked.
 bool atoms_come_first = false;
 
 // The module for which no native method is found next, as copy.deepcopy is to go on as with any
@@ -71,7 +71,7 @@ public:
         reductions_(table(names.dispatch_table)),
         atoms_are_known_(knows_atoms()) {}
 
-  // May this module, whose __deepcopy__ was not found yet, be copied here?
+  // True if this module, whose __deepcopy__ was not found yet, may be copied here.
   bool takes(PyObject *value) {
     // A memo may have another class in store for the copies. The module comes last: what runs
     // before may change it.
@@ -112,7 +112,8 @@ private:
     return entry;
   }
 
-  // Has a table an entry for the class? Asked once for each until Python code has run.
+  // True if a table has an entry for the class. Asked once for each class until Python code has
+  // run.
   bool is_listed(PyTypeObject *type) {
     std::monostate nothing;
     if (unlisted_.find(type, &nothing)) {
@@ -127,7 +128,7 @@ private:
     return false;
   }
 
-  // Holds the memo what was not put there by this copy? Then it may know anything.
+  // True if the memo holds entries that this copy did not put there; then it may know anything.
   bool has_foreign_entries() const { return PyDict_GET_SIZE(memo_.ptr()) != own_entries_; }
 
   bool is_atomic(PyObject *value) {
@@ -135,7 +136,7 @@ private:
            (atoms_come_first || !has_foreign_entries() || !known_copy(value));
   }
 
-  // Has nobody given the table another way with one of the types of atoms?
+  // True if nobody has registered another way of copying one of the types of atoms.
   bool knows_atoms() const {
     for (const Atom &atom : atoms) {
       if (entry_for(by_class_, atom.type) != atom.copier) {

@@ -16,7 +16,7 @@ struct FlagTables {
   py::object always_called;
 };
 
-// Is the id in the table? -1 on error.
+// 1 if the id is in the table, -1 on error.
 int has_flag(PyObject *table, PyObject *id) {
   return may_give_entries(table) ? PySequence_Contains(table, id) : 0;
 }

@@ -213,7 +213,7 @@ private:
   // --- backward hooks
   // ---------------------------------------------------------------------------------
 
-  // Has the module hooks of this kind? -1 on error.
+  // 1 if the module has hooks of this kind, -1 on error.
   template <Slot slot>
   int has_own() {
     PyObject *table;

@@ -10,8 +10,8 @@ namespace modtree {
 // reference, null on error.
 PyObject *call_with_hooks(PyObject *self_obj, PyObject *args, PyObject *kwargs);
 
-// Holds the hook table, which may be missing, anything? One that is not plain is asked for its
-// truth, and may be replaced meanwhile. -1 on error.
+// 1 if the hook table, which may be missing, holds anything; -1 on error. A table that is not plain
+// is asked for its truth, and may be replaced meanwhile.
 inline int table_has_hooks(PyObject *table) {
   if (!table || is_plain_table(table)) {
     return table && PyDict_GET_SIZE(table) != 0;

@@ -42,7 +42,7 @@ void add_special_name(PyObject *name, int slot, bool is_virtual) {
 
 bool is_set_like(PyObject *value) { return PyAnySet_Check(value) && !PyFrozenSet_Check(value); }
 
-// Can compact mode hold this value in this slot?
+// True if compact mode can hold this value in this slot.
 bool fits_compact(Slot slot, PyObject *value) {
   switch (slot) {
     case Slot::training:
@@ -136,12 +136,12 @@ PyObject *slot_name(Slot slot) {
 
 namespace {
 
-// Does an object have anything at an offset that its type may have for it?
+// True if an object has anything at an offset that its type may define.
 bool has_at(PyObject *object, Py_ssize_t offset) {
   return offset <= 0 || *reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset);
 }
 
-// Is it an empty OrderedDict that nothing but the module leads to, and without attributes?
+// True for an empty OrderedDict without attributes that only the module refers to.
 bool is_forgettable(PyObject *table) {
   return PyODict_CheckExact(table) && PyDict_GET_SIZE(table) == 0 && is_sole_reference(table) &&
          !has_at(table, Py_TYPE(table)->tp_weaklistoffset) &&
@@ -227,8 +227,8 @@ PyObject *peek_exposed(ModuleObject *module, Slot slot) {
 
 namespace {
 
-// Has the class a property under the name of a registry, as proxies for modules have? It hides what
-// the instance dict holds.
+// True if the class has a property under the name of a registry, as proxies for modules have. It
+// hides what the instance dict holds.
 bool class_hides(ModuleObject *module, Slot slot) {
   const ClassInfo info = class_info(Py_TYPE(module));
   if (!info.overrides_any<Virtual::parameters_, Virtual::buffers_, Virtual::modules_>()) {

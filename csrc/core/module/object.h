@@ -76,7 +76,7 @@ struct ModuleState {
   HookBlock *hooks;
 };
 
-// Has Module.__init__ run, and do the members hold the entries? Compared as one word.
+// True if Module.__init__ has run and the members hold the entries. Compared as one word.
 inline bool is_compact(const ModuleState &state) {
   static_assert(offsetof(ModuleState, initialized) == 0 && offsetof(ModuleState, exposed) == 1);
   constexpr bool kCompact[] = {true, false};
@@ -157,7 +157,7 @@ inline PyObject *peek(ModuleObject *module, Slot slot) {
   return cell ? *cell : nullptr;
 }
 
-// Has the module this entry at all? False before Module.__init__, or after the entry was deleted.
+// True if the module has this entry: not before Module.__init__, nor after the entry was deleted.
 inline bool has_slot(ModuleObject *module, Slot slot) {
   if (module->state.exposed) {
     return peek_exposed(module, slot) != nullptr;
@@ -171,8 +171,8 @@ void raise_missing_slot(ModuleObject *module, Slot slot);
 // The rest of registry(): for modules in exposed mode, and for those that lack the entry.
 int registry_of_any(ModuleObject *module, Slot slot, PyObject **mapping, py::object *keep);
 
-// Has the class of a module in exposed mode a property under the name of a registry, which hides
-// what the instance dict holds?
+// True if the class of a module in exposed mode has a property under the name of a registry, which
+// hides what the instance dict holds.
 bool class_hides_registries(ModuleObject *module);
 
 // What the class of a module that lacks an entry gives in its place (`__getattr__`, a class
@@ -192,8 +192,8 @@ inline int registry(ModuleObject *module, Slot slot, PyObject **mapping, py::obj
   return *mapping != nullptr;
 }
 
-// May the entry hold anything? Runs no user code: a missing entry, for which the class may answer,
-// counts as one that does.
+// True if the entry may hold anything. Runs no user code: a missing entry, which the class may
+// supply, counts as one that does.
 inline bool may_have_entries(ModuleObject *module, Slot slot) {
   PyObject *mapping = peek(module, slot);
   if (!mapping) {
@@ -209,11 +209,11 @@ PyObject *default_value(Slot slot);
 // missing. For who gives it to Python code or adds to it.
 PyObject *require(ModuleObject *module, Slot slot);
 
-// Has surely no registry of a module in compact mode an entry `training`? Remembered where only the
-// module holds them. Runs no user code.
+// True if certainly no registry of a module in compact mode has an entry `training`. Remembered if
+// only the module refers to the registries. Runs no user code.
 bool note_lacks_training(ModuleState &state);
 
-// Is `name` in the mapping (null: empty)? -1 with an error set on failure.
+// 1 if `name` is in the mapping (null: empty), -1 with an error set on failure.
 inline int mapping_contains(PyObject *mapping, PyObject *name) {
   if (!mapping) {
     return 0;
@@ -226,20 +226,20 @@ inline int mapping_contains(PyObject *mapping, PyObject *name) {
   return PySequence_Contains(mapping, name);
 }
 
-// Is `name` in the registry that `__dict__` has? Missing entry: 0.
+// 1 if `name` is in the registry in `__dict__`, 0 also if the registry is missing.
 inline int registry_contains(ModuleObject *module, Slot slot, PyObject *name) {
   PyObject *mapping = peek(module, slot);
   return !mapping && module->state.exposed && PyErr_Occurred() ? -1
                                                                : mapping_contains(mapping, name);
 }
-// May a loop over the mapping of hooks or children (null: none) give anything? What one that is no
-// plain table gives is only known by the loop.
+// True if a loop over the mapping of hooks or children (null: none) may give anything. Only the
+// loop itself tells what a table that is not plain gives.
 inline bool may_give_entries(PyObject *mapping) {
   return mapping && (!is_plain_table(mapping) || PyDict_GET_SIZE(mapping) != 0);
 }
 
-// Is one of the three registries not plain? Then what native code would do past it is done as
-// torch's Python code does it.
+// True if one of the three registries is not plain. Then torch's Python steps are followed instead
+// of native shortcuts around the table.
 bool has_odd_exposed_table(ModuleObject *module);
 inline bool has_odd_table(ModuleObject *module) {
   return module->state.exposed && has_odd_exposed_table(module);
@@ -259,8 +259,8 @@ int delete_slot(ModuleObject *module, Slot slot);
 // nothing happens when exposed already.
 int expose(ModuleObject *module);
 
-// Are modules exposed from the start? Set for good by a library whose own C code reads their dicts
-// (dropin/_compile.py).
+// True if modules are exposed from the start. Set for good by a library whose own C code reads
+// their dicts (dropin/_compile.py).
 extern bool modules_start_exposed;
 
 // The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on

@@ -24,8 +24,8 @@ namespace modtree {
 
 namespace {
 
-// Is this a call of `slot` as object has it, on an object with another one? Quick to deny for the
-// wrappers of other classes and for plain objects.
+// True for a call of object's own `slot` on an object with another one. Quick to reject the
+// wrappers of other classes and plain objects.
 template <class Function>
 bool jumps_over(PyObject *args, void *wrapped, Function of_object, Function of_self,
                 Py_ssize_t arguments) {
@@ -218,7 +218,7 @@ void install(bool on) {
   exchanged = on;
 }
 
-// Do new classes still get object's own slots, and do plain objects and types behave as before?
+// True if new classes still get object's own slots, and plain objects and types behave as before.
 bool works() {
   const py::handle object(reinterpret_cast<PyObject *>(&PyBaseObject_Type));
   const auto made = py::reinterpret_steal<py::object>(PyObject_CallFunction(

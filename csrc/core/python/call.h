@@ -120,7 +120,7 @@ inline int pack_arguments(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
   return *kwargs ? 0 : -1;
 }
 
-// Is a keyword of that ASCII name among the names of a vectorcall (null: none)?
+// True if a keyword of that ASCII name is among the names of a vectorcall (null: none).
 inline bool has_keyword(PyObject *kwnames, const char *name) {
   for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); ++i) {
     if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), name) == 0) {

@@ -36,7 +36,7 @@ inline pybind11::object type_lookup(PyTypeObject *type, PyObject *name) {
   return found;
 }
 
-// Has a class along the MRO an attribute of that name?
+// True if a class along the MRO has an attribute of that name.
 inline bool type_has(PyTypeObject *type, PyObject *name) {
   return static_cast<bool>(type_lookup(type, name));
 }
@@ -165,7 +165,7 @@ inline PyObject *items_at_once(PyObject *dict) {
   return PyMapping_Items(dict);
 }
 
-// Was the hash of the str asked for before?
+// True if the hash of the str is already known.
 inline bool has_hash(PyObject *name) { return reinterpret_cast<PyASCIIObject *>(name)->hash != -1; }
 
 // Borrowed value, or null. `key` is a str: user code runs only for a key of another type with the
@@ -209,8 +209,8 @@ inline PyObject *class_dict_get(PyTypeObject *type, PyObject *name) {
   return value;
 }
 
-// May python/dict_lookup.h read the tables of dicts, which are no part of CPython's API? Not in a
-// build with MODTREE_NO_INTERNALS.
+// Whether python/dict_lookup.h may read the tables of dicts, which are not part of CPython's API;
+// not in a build with MODTREE_NO_INTERNALS.
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000 && !defined(Py_GIL_DISABLED) &&    \
     !defined(MODTREE_NO_INTERNALS)
 #define MODTREE_KNOWS_DICT_TABLES 1
@@ -252,10 +252,10 @@ inline bool peek_own_dict(PyObject *object, PyObject **dict) {
 #endif
 }
 
-// Is the reference through which the caller reaches `object` the only one? It must be a counted
-// one: held by a structure of ours, or returned to us. Of an argument it proves nothing: from 3.14
-// on the interpreter lends references that it does not count.
-// Never without the GIL, where another thread may be about to take one from the same structure.
+// True if the reference through which the caller reaches `object` is the only one. It must be a
+// counted one: held by a structure of ours, or returned to us. For an argument this proves nothing:
+// from 3.14 on the interpreter lends references that it does not count. Never true without the GIL,
+// where another thread may be about to take a reference from the same structure.
 inline bool is_sole_reference(PyObject *object) {
 #ifdef Py_GIL_DISABLED
   static_cast<void>(object);
@@ -336,9 +336,9 @@ inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 #endif
 }
 
-// Are the records behind object's slot wrappers, and the builtin object.__new__, what
-// module/object_methods.cpp takes them for: shared by all classes, and writable? Tried with these
-// versions; later ones are left alone until somebody has.
+// True for versions in which the records behind object's slot wrappers, and the builtin
+// object.__new__, are what module/object_methods.cpp takes them for: shared by all classes, and
+// writable. Later versions are left alone until somebody has tried them.
 constexpr bool kSlotRecordsAreKnown = PY_VERSION_HEX < 0x030F0000;
 
 // 1 and a new reference, 0 (and null) when there is no such key, -1 on error. The caller keeps the
@@ -392,7 +392,7 @@ inline pybind11::object referent_of(PyObject *reference) {
 #endif
 }
 
-// Does the weak reference refer to the object, which the caller keeps alive? Runs no user code.
+// True if the weak reference refers to the object, which the caller keeps alive. Runs no user code.
 inline bool is_referent(PyObject *reference, PyObject *object) {
 #if PY_VERSION_HEX < 0x030D0000
   return PyWeakref_GetObject(reference) == object;
@@ -408,7 +408,7 @@ inline bool is_referent(PyObject *reference, PyObject *object) {
 #endif
 }
 
-// Does the interpreter end? Needs no GIL.
+// True while the interpreter shuts down. Needs no GIL.
 inline bool is_finalizing() {
 #if PY_VERSION_HEX < 0x030D0000
   return _Py_IsFinalizing() != 0;

@@ -34,7 +34,7 @@ struct DictTable {
 };
 constexpr std::uint8_t kOnlyStrKeys = 1;  // each of the type str itself; values beside the keys
 
-// Does the layout hold? Found out at import, before the first look-up.
+// True if the layout is as described; checked at import, before the first look-up.
 inline bool dict_tables_are_known = false;
 
 // The entries of the dict's table, or null where they lie in another way: beside keys of other
@@ -101,7 +101,7 @@ inline Lookup look_up_interned(PyObject *mapping, PyObject *key, PyObject **valu
                                                         : Lookup::unsure;
 }
 
-// Has the dict surely no key but exact strs, so that no search for one runs user code?
+// True if the dict certainly has only exact strs as keys, so that no search for one runs user code.
 inline bool has_only_strs(PyObject *dict) {
   Py_ssize_t count;
   return dict_tables_are_known && entries_of(dict, &count) != nullptr;
@@ -262,7 +262,7 @@ public:
                     : next_by_call(dict_, position, key, value);
   }
 
-  // Is there surely no entry from this position on?
+  // True only if there is certainly no entry from this position on.
   bool ends_at(Py_ssize_t position) const { return entries_ && position >= count_; }
 
   // As dict_value_ahead().
@@ -335,11 +335,11 @@ inline int dict_contains_str(PyObject *dict, PyObject *key) {
 
 #endif
 
-// Are an object's own attributes where peek_own_dict() looks for them? Found out at import.
+// True if an object's own attributes are where peek_own_dict() looks for them; checked at import.
 inline bool own_dicts_are_known = false;
 
-// Has the object surely nothing of its own under the name? It is of a class that keeps attributes
-// in the way of object. Runs no user code.
+// True only if the object itself certainly has nothing under the name. Its class must keep
+// attributes as object does. Runs no user code.
 inline bool lacks_own_attribute(PyObject *object, PyObject *name) {
   PyObject *dict;
   return own_dicts_are_known && peek_own_dict(object, &dict) &&

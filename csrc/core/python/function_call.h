@@ -10,7 +10,7 @@
 
 namespace modtree {
 
-// Does this call lend the place before its first argument?
+// True if this call lends the place before its first argument.
 inline bool lends_place(std::size_t flagged_count) {
   return (flagged_count & PY_VECTORCALL_ARGUMENTS_OFFSET) != 0;
 }

@@ -38,7 +38,7 @@ struct OrderedDict {
   PyObject *weakrefs;
 };
 
-// Has CPython's object this layout? Found out at import.
+// True if CPython's object has this layout; checked at import.
 bool ordered_dicts_are_known = false;
 
 const DictTable *table_of(const OrderedDict *dict) {
@@ -116,7 +116,7 @@ bool append_node(OrderedDict *dict, PyObject *key, Py_hash_t hash) {
 // --- all entries at once
 // ---------------------------------------------------------------------------------
 
-// Has the dict these keys and no others?
+// True if the dict has these keys and no others.
 bool has_keys_of(PyObject *dict, const DictEntry *entries, Py_ssize_t count) {
   Py_ssize_t known = 0;
   const DictEntry *own = entries_of(dict, &known);
@@ -174,7 +174,7 @@ bool make_order(const DictEntry *entries, Py_ssize_t count, Py_ssize_t size, Ord
 // --- what is compared at import
 // ---------------------------------------------------------------------------------
 
-// Does the dict, which CPython has filled in the order of its entries, look as it should?
+// True if the dict, which CPython has filled in the order of its entries, looks as it should.
 bool looks_right(PyObject *object) {
   const OrderedDict *dict = as_ordered(object);
   Py_ssize_t count = 0;

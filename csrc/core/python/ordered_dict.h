@@ -18,7 +18,7 @@ int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value);
 // where the keys are others or that cannot be done. Runs no user code, but the collector may.
 bool fill_ordered_dict(PyObject *dict, PyObject *keys, const DictEntry *entries, Py_ssize_t count);
 
-// Could that be done for this dict as it is, and for empty ones at all?
+// True if that can be done for this dict as it is, and for empty ones at all.
 bool can_fill_ordered_dict(PyObject *dict);
 bool can_fill_ordered_dicts();
 

@@ -251,7 +251,7 @@ private:
   StridedMatrix<T> out_;
   const T *bias_;
   std::ptrdiff_t rows_, depth_, columns_;
-  // Are rows and columns exchanged? Is `a_` copied?
+  // Rows and columns are exchanged; `a_` is copied.
   bool transposed_, copy_a_;
   // Panels have the rows in parts_ parts of part_ rows.
   std::ptrdiff_t parts_, part_, panel_size_;

@@ -67,8 +67,8 @@ private:
 template <class T>
 class RowRun {
 public:
-  // Is this the better way? Not with many outputs, which pay for panels, and not where too many
-  // values of the vectors were those of no window.
+  // True if this is the faster way: not with many outputs, for which panels pay off, and not where
+  // too many values of the vectors would belong to none of the windows.
   static bool fits(const Convolution<T> &a, const TileKernels<T> &tiles);
 
   // How many rows of windows each of about `pieces` pieces of an image has, with copies of its own;

@@ -21,8 +21,8 @@ MODTREE_ALWAYS_INLINE To bits_as(From value) {
   return result;
 }
 
-// condition ? a : b, by bits: g++ would compute what only one of the two needs behind a branch, and
-// then not vectorise.
+// a or b, by the condition, with operations on bits: g++ would compute what only one of the two
+// needs behind a branch, and then not vectorise.
 MODTREE_ALWAYS_INLINE double choose(bool condition, double a, double b) {
   const std::uint64_t mask = condition ? ~std::uint64_t{0} : 0;
   return bits_as<double>((bits_as<std::uint64_t>(a) & mask) | (bits_as<std::uint64_t>(b) & ~mask));

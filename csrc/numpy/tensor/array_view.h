@@ -10,8 +10,8 @@ namespace modtree {
 
 namespace py = pybind11;
 
-// Is it an ndarray or of a subclass? Quick for what is none: numbers, slices and most other objects
-// have no buffer.
+// True for an ndarray or an instance of a subclass. Quick for other objects: numbers, slices and
+// most others lack a buffer.
 inline bool is_ndarray(PyObject *obj) {
   return Py_TYPE(obj)->tp_as_buffer != nullptr && PyArray_Check(obj);
 }

@@ -19,7 +19,7 @@ void check_gradient_dtype(TensorObject *self) {
   }
 }
 
-// Has the size in bytes no room in a number of 64 bits? NumPy leaves sizes of 0 out.
+// True if the size in bytes does not fit into 64 bits. NumPy leaves sizes of 0 out.
 bool bytes_overflow(const PyArray_Dims &dims, npy_intp itemsize) {
   npy_intp bytes = itemsize;
   for (int i = 0; i < dims.len; ++i) {

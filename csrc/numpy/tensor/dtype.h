@@ -30,7 +30,7 @@ inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray
 // there to be read), an object that stands for none: of no category that is computed with.
 DTypeObject *dtype_or_none(PyArrayObject *array);
 
-// Is there a dtype of ml_dtypes (bfloat16, float8) that arrays may be of?
+// True if there is a dtype of ml_dtypes (bfloat16, float8) that arrays may have.
 extern bool any_stored_dtype;
 
 // Borrowed dtype for a modtree.dtype, a NumPy dtype or scalar type, a Python type, or a dtype of

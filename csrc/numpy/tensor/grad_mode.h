@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The thread's switches: are operations recorded?
+// The thread's switches: whether operations are recorded.
 #pragma once
 
 namespace modtree {

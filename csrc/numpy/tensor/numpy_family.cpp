@@ -371,7 +371,8 @@ private:
     return type == parameter_type() || type == tensor_type;
   }
 
-  // Has the class under this name what Tensor has, so that native code may read it from the object?
+  // True if the class has the same attribute under this name as Tensor, so that native code may
+  // read it from the object.
   static bool inherits(PyObject *tensor, PyObject *name) {
     return is_plain(tensor) || finds_the_same(Py_TYPE(tensor), name);
   }

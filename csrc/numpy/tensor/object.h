@@ -70,7 +70,7 @@ inline bool equal_shapes(PyArrayObject *a, PyArrayObject *b) {
   }
   return true;
 }
-// Do operations on it have to be recorded? A view does what its base does.
+// True if operations on it have to be recorded. A view does what its base does.
 inline bool needs_grad(TensorObject *tensor) {
   return tensor->requires_grad ||
          (tensor->base != nullptr && as_tensor(tensor->base)->requires_grad);
@@ -112,7 +112,7 @@ int check_inplace(TensorObject *self, bool others_need_grad = false);
 
 // Raises when several elements share memory (expand), so that writing one writes others.
 int check_overlap(TensorObject *self);
-bool is_expanded(PyArrayObject *array);  // do several of its elements stand for one in memory?
+bool is_expanded(PyArrayObject *array);  // true if several of its elements share one in memory
 int refuse_overlap();                    // -1 with RuntimeError
 
 // tensor.data = other: the handle takes the array of `other`.

@@ -201,8 +201,8 @@ int begin_inplace(InplaceRecord &recorded, OpObject *op, TensorObject *self, Arg
   return status;
 }
 
-// May forward(..., out=target) be called, for an array that is an operation's first argument and
-// gets its result, of dtype `num` (-1: of the argument's)?
+// True if forward(..., out=target) may be called with an array that is the operation's first
+// argument and receives its result, of dtype `num` (-1: that of the argument).
 bool can_write_into(const OpObject *op, Arguments &arguments, PyArrayObject *target, int num,
                     PyObject *kwnames) {
   return op->writes_into && kwnames == nullptr && arguments.slot(0) == as_object(target) &&

@@ -209,7 +209,8 @@ py::object find_foreign(PyObject *const *args, Py_ssize_t count) {
   return {};
 }
 
-// Would a reader take the error for one of the values, since both libraries have a Tensor?
+// True if a reader would take the error for one about the values, since both libraries have a
+// Tensor.
 bool is_confusing(const py::error_already_set &error, PyTypeObject *foreign, bool any_error) {
   const py::object text = py::reinterpret_steal<py::object>(PyObject_Str(error.value().ptr()));
   const char *message = text ? PyUnicode_AsUTF8(text.ptr()) : nullptr;

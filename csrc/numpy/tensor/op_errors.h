@@ -32,7 +32,7 @@ void raise_not_tensor(PyObject *kind, const char *format, PyObject *value);
 // failed computes with each of its arguments; else only for an error that shows the confusion.
 void name_foreign_argument(PyObject *name, PyObject *const *args, Py_ssize_t count, bool any_error);
 
-// Is it of a class of tensors that another library made itself? Keeps no error.
+// True for an instance of a tensor class that another library made itself. Leaves no error set.
 bool is_foreign_tensor(PyObject *value);
 
 // Broadcasts the shape of `array` into (shape, ndim). False with RuntimeError set.

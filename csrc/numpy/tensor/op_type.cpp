@@ -32,7 +32,7 @@ OpObject *as_op(PyObject *obj) { return reinterpret_cast<OpObject *>(obj); }
   });
 }
 
-// Is there a keyword that no forward function knows: an operand by its name, or `out`?
+// True if there is a keyword that forward functions do not know: an operand by its name, or `out`.
 bool names_operand_or_out(OpObject *op, PyObject *kwnames) {
   return has_keyword(kwnames, "input") || has_keyword(kwnames, "other") ||
          (op->out_rule != nullptr && has_keyword(kwnames, "out"));

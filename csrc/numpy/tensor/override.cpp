@@ -380,7 +380,7 @@ py::object in_class(const py::object &result, PyTypeObject *cls) {
   return result;
 }
 
-// Is the class a subclass of all classes that take part? -1 on error.
+// 1 if the class is a subclass of all classes that take part, -1 on error.
 int is_subclass_of_all(PyObject *cls, PyObject *types) {
   const auto all = py::reinterpret_steal<py::object>(tuple_of_items(types));
   if (!all) {
@@ -408,8 +408,8 @@ void raise_foreign_function(PyObject *func) {
                name.ptr());
 }
 
-// Are the classes that take part in a call those that modtree and another library made for their
-// tensors, so that nobody among them could answer? Keeps no error.
+// True if the classes that take part in a call are those that modtree and another library made for
+// their tensors, so that none of them could answer. Leaves no error set.
 bool are_of_two_libraries(PyObject *types) {
   bool is_mixed = false;
   const auto all = py::reinterpret_steal<py::object>(tuple_of_items(types));

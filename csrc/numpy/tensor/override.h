@@ -28,16 +28,15 @@ private:
 // Function modes that are active, of all threads together.
 extern int active_modes;
 
-// Is it of a type that never overrides, as most arguments are?
+// True for a type that never overrides, which most arguments have.
 inline bool never_overrides(PyObject *arg) {
   PyTypeObject *type = Py_TYPE(arg);
   return type == tensor_type || type == plain_parameter_type || type == &PyLong_Type ||
          type == &PyFloat_Type || type == Py_TYPE(Py_None) || type == &PyBool_Type;
 }
 
-// Does the class define `__torch_function__`, in a way that is not the disabled one, and is it no
-// tensor class of another library? 1, 0, or -1 with an error set. Remembered until the class
-// changes.
+// 1 if the class defines `__torch_function__`, other than the disabled one, and is not a tensor
+// class of another library; 0 if not; -1 with an error set. Remembered until the class changes.
 int class_overrides(PyTypeObject *type);
 
 // 1 for a tensor class of another library, 0 for others, -1 on error. Remembered as above.

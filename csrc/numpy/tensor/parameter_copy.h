@@ -10,12 +10,12 @@ namespace modtree {
 // pickles. Called once, when Parameter is installed. Throws error_already_set.
 void seal_parameter_class();
 
-// Are the two classes as they were then? May run user code where a class has keys of odd types in
-// its `__dict__`.
+// True if the two classes are still as they were then. May run user code where a class has keys of
+// odd types in its `__dict__`.
 bool parameters_are_plain();
 
-// Is it a parameter whose copy and pickle native code may make: of the class itself, which nobody
-// has patched, with values, and is no function mode to be told? May run user code, as above.
+// True for a parameter that native code may copy and pickle: of the class itself, which nobody has
+// patched, with values, and while no function mode has to be told. May run user code, as above.
 bool is_plain_parameter(PyObject *value);
 
 // What `Parameter.__deepcopy__` makes of an is_plain_parameter(): new reference. Null without an

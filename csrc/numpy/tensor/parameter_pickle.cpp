@@ -22,8 +22,8 @@ constexpr Py_ssize_t kCopied = 4096;
 PyObject *parameter_of_bytes = nullptr;  // strong
 PyObject *dtypes_by_name = nullptr;      // strong
 
-// Is the memory of the array, from its first byte to the last, what a pickle is to have? Pickles
-// have the byte order of nearly every machine.
+// True if the memory of the array, from its first byte to the last, is what a pickle is to contain.
+// Pickles have the byte order of nearly every machine.
 bool has_plain_values(PyArrayObject *array) {
   const bool is_number = PyArray_ISNUMBER(array) || PyArray_ISBOOL(array);
   return !PY_BIG_ENDIAN && is_number && PyArray_ISCARRAY(array);

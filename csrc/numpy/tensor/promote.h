@@ -27,10 +27,11 @@ private:
   int number_ = -1;
 };
 
-// Is it a Python or NumPy number? Sets its category.
+// True for a Python or NumPy number, whose category it sets.
 bool number_category(PyObject *obj, DTypeCategory *category);
 
-// May a result of type `from` be written into a tensor of type `to`? (float into int: no)
+// True if a result of type `from` may be written into a tensor of type `to`: not a float into an
+// integer.
 bool can_cast(int from, int to);
 
 }  // namespace modtree

@@ -44,14 +44,14 @@ py::object plain_children(ModuleObject *container) {
                                                                                     : nullptr);
 }
 
-// Does is_free() surely run no user code, and find nothing but children?
+// True if is_free() certainly runs no user code and can find nothing but children.
 bool holds_only_children(ModuleObject *container, PyObject *children, PyObject *name) {
   const ModuleState &state = container->state;
   return !container->dict && !state.parameters && !state.buffers && has_only_strs(children) &&
          name_facts.find(type_version(Py_TYPE(container)), name) == NameFacts::kPlain;
 }
 
-// Has the container nothing under the name, wherever a read would find it?
+// True if the container has nothing under the name in any place that a read would look at.
 bool is_free(ModuleObject *container, PyObject *name) {
   return is_plain_name(Py_TYPE(container), name) && has_instance_attribute(container, name) == 0 &&
          registry_contains(container, Slot::parameters, name) == 0 &&

@@ -44,13 +44,13 @@ int remove_from_registry(ModuleObject *module, PyObject *name, Slot slot) {
   return found <= 0 ? found : mapping_discard(mapping, name);
 }
 
-// Surely no entry of that name? Runs no user code.
+// True only if there is certainly no entry of that name. Runs no user code.
 inline bool lacks(PyObject *mapping, PyObject *name) {
   return !mapping || (PyDict_CheckExact(mapping) && dict_lacks_str(mapping, name));
 }
 
-// Is a plain name surely neither in the instance dict, nor in two registries, nor among the
-// non-persistent ones? Runs no user code.
+// True only if a plain name is certainly not in the instance dict, in the two registries or among
+// the non-persistent buffers. Runs no user code.
 template <PyObject *ModuleState::*first, PyObject *ModuleState::*second>
 inline bool is_nowhere_else(const ModuleObject *module, PyObject *name) {
   const ModuleState &state = module->state;
@@ -88,7 +88,7 @@ template <Slot first, Slot second>
   return has_set ? discard_non_persistent(module, name) : 0;
 }
 
-// Is it remembered that the class has nothing under the name, and the name is a plain one?
+// True if it is remembered that the name is a plain one under which the class has nothing.
 inline bool is_known_plain(PyTypeObject *type, PyObject *name) {
   return name_facts.find(type_version(type), name) == NameFacts::kPlain;
 }

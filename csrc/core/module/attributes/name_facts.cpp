@@ -7,7 +7,7 @@ MODTREE_PER_THREAD NameFacts name_facts;
 
 namespace {
 
-// May an entry of a registry have this name?
+// True if an entry of a registry may have this name.
 bool is_own_name(PyObject *name) {
   const Py_ssize_t length = PyUnicode_GET_LENGTH(name);
   return length > 0 && PyUnicode_FindChar(name, '.', 0, length, 1) == -1;

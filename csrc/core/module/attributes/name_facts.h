@@ -49,8 +49,8 @@ private:
 
 extern MODTREE_PER_THREAD NameFacts name_facts;
 
-// Has the class nothing under the name, is the name no special one, and is a write of it Module's
-// alone?
+// True if the class has nothing under the name, the name is not special, and only Module handles a
+// write to it.
 inline bool is_plain_name(PyTypeObject *type, PyObject *name) {
   const TypeVersion version = type_version(type);
   if (name_facts.find(version, name) == NameFacts::kPlain) {

@@ -14,9 +14,9 @@ namespace modtree {
 
 namespace py = pybind11;
 
-// Does a registry or hook table do nothing of its own when it is asked, so that native code may
-// read its dict? One of another class, even of a subclass of dict, may answer anything: it is asked
-// as Python code would ask it.
+// True if a registry or hook table has no code of its own, so that native code may read its dict.
+// One of another class, even a subclass of dict, may answer anything, and is asked as Python code
+// would ask it.
 inline bool is_plain_table(PyObject *table) {
   return PyDict_CheckExact(table) || PyODict_CheckExact(table);
 }
@@ -119,7 +119,7 @@ public:
   }
   void pass_entry() { ++position_; }
 
-  // Is it a plain dict of which next() would give nothing more?
+  // True for a plain dict of which next() would give nothing more.
   bool at_end() const {
     Py_ssize_t position = position_;
     PyObject *key, *value;

@@ -15,7 +15,7 @@ public:
   // Reads the closure of `fn` if that is the function; does nothing for any other.
   explicit TorchTo(PyObject *fn);
 
-  // Is it that function, and does it leave memory formats alone?
+  // True for that function, if it leaves memory formats alone.
   explicit operator bool() const { return static_cast<bool>(device_); }
 
   // What the function makes of a tensor of torch's own types: new reference, null on error. The

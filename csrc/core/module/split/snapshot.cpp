@@ -98,7 +98,7 @@ int restore_slot(ModuleObject *module, Slot slot, PyObject *entry, ReplacedValue
   return contents.is_none() ? 0 : refill(value, contents, replaced);
 }
 
-// Is it what saved() gives?
+// True for what saved() gives.
 bool is_entry(PyObject *entry) {
   if (entry == Py_None) {
     return true;
@@ -113,7 +113,7 @@ bool is_entry(PyObject *entry) {
   return PyAnySet_Check(value) ? PyAnySet_Check(contents) : contents == Py_None;
 }
 
-// Is it what take_snapshot() gives for one module?
+// True for what take_snapshot() gives for one module.
 bool is_snapshot_of_module(PyObject *entries) {
   if (!PyTuple_Check(entries) || PyTuple_GET_SIZE(entries) != kSlotCount + 1) {
     return false;

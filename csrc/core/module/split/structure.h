@@ -115,7 +115,7 @@ bool match_structure(const Structure &structure, PyObject *tree, SplitValues *va
 // The value of a hook entry, or null where it is as that of a module without hooks. Borrowed.
 PyObject *hook_value(ModuleObject *module, int index);
 
-// Is it a tuple of the class itself, or a named tuple, whose items native code may read?
+// True for a tuple of the class itself or a named tuple, whose items native code may read.
 bool is_plain_tuple(PyObject *value);
 
 // Looks for modules in containers of the kinds of TreeNode, at any depth, in each container once.

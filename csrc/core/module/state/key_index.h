@@ -53,7 +53,7 @@ public:
   std::vector<std::uint32_t> positions(NodeId id) const;
   // A new dict of the entries below a node; null on error.
   PyObject *dict_of(NodeId id) const;
-  // Is `dict` exactly what dict_of(id) gave?
+  // True if `dict` is exactly what dict_of(id) gave.
   bool same_entries(NodeId id, PyObject *dict) const;
 
 private:

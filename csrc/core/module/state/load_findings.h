@@ -22,7 +22,7 @@ public:
   // The same for the caller of the load, of modtree's own class: it knows the model.
   PyObject *result(PyObject *root) const;
 
-  // Do they make the load fail?
+  // True if they make the load fail.
   bool fail(bool strict) const;
 
   // Raises the RuntimeError that lists them all; -1.

@@ -55,7 +55,7 @@ public:
     }
   }
 
-  // Was every entry found, provided that no key was asked for twice?
+  // True if every entry was found, provided that no key was asked for twice.
   bool complete() const { return found_ == PyDict_GET_SIZE(dict_); }
 
 private:
@@ -105,7 +105,7 @@ private:
   Owned known_[kRemembered];
 };
 
-// Does a dict have the extra state of the module with that prefix? -1 on error.
+// 1 if a dict has the extra state of the module with that prefix, -1 on error.
 int finds_extra_state(PyObject *prefix, PyObject *dict) {
   const Owned key = steal(extra_state_key(prefix));
   return key ? PyDict_Contains(dict, key.ptr()) : -1;
@@ -379,8 +379,8 @@ private:
                                        plan_.visits[visit].below_extra_state});
   }
 
-  // Is the entry stored while the load is planned, as it mostly fails, and only who refuses can say
-  // how? -1 on error.
+  // 1 if storing the entry is tried while the load is planned: it mostly fails, and only the
+  // attempt tells how. -1 on error.
   int is_tried(const LoadEntry &entry, PyObject *source, bool in_parameters) const {
     if (!options_.mode.assign) {
       // A copy into a tensor without a shape: there are no values that it could spoil.
@@ -390,8 +390,8 @@ private:
     return swap != 0 ? (swap < 0 ? -1 : 0) : refuses_assignment(entry, source);
   }
 
-  // Will the module refuse what is assigned to an entry of its parameters, a tensor in the place of
-  // another that is no Parameter either? -1 on error.
+  // 1 if the module will refuse what is assigned to an entry of its parameters: a tensor that
+  // replaces another one, where neither is a Parameter. -1 on error.
   static int refuses_assignment(const LoadEntry &entry, PyObject *source) {
     const int has_parameter = entry.family->may_be_parameter(entry.tensor);
     if (has_parameter || overrides(as_module(entry.module), Virtual::setattr)) {

@@ -83,10 +83,10 @@ public:
   bool located = false;  // the visits' nodes are set
 };
 
-// Does this module need its own dict and Python calls when it is loaded?
+// True if this module needs its own dict and Python calls when it is loaded.
 bool loads_through_python(PyObject *module);
 
-// Is it a native module whose set_extra_state will be called with an entry of `dict`? -1 on error.
+// 1 for a native module whose set_extra_state will be called with an entry of `dict`, -1 on error.
 int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict);
 
 struct LoadPlanOptions {

@@ -130,8 +130,8 @@ private:
     return build_load_plan(region, root, root_entries != RootEntries::planned, options, plan);
   }
 
-  // Will what the plan reports make the load fail? A hook may still clear the lists of keys;
-  // nothing takes an error back.
+  // True if what the plan reports will make the load fail. A hook may still clear the lists of
+  // keys; nothing takes an error back.
   bool fails(const LoadPlan &plan, bool count_provisional) const {
     const auto has_any = [&](const std::vector<LoadPlan::Report> &reports) {
       return std::any_of(reports.begin(), reports.end(), [&](const LoadPlan::Report &report) {

@@ -13,7 +13,7 @@ namespace modtree {
 
 namespace {
 
-// Is the entry one of the buffers? A name may be in both registries. -1 on error.
+// 1 if the entry is one of the buffers, -1 on error. A name may be in both registries.
 int is_of_buffers(const LoadEntry &entry) {
   ModuleObject *module = as_module(entry.module);
   const int is_parameter = registry_contains(module, Slot::parameters, entry.name);

@@ -33,7 +33,7 @@ void skip_until_visit(const Reports &reports, std::size_t *done, std::uint32_t v
   }
 }
 
-// Is the next report about this visit? They are in the order of visits.
+// True if the next report is about this visit: reports are in the order of visits.
 bool is_about(const Reports &reports, std::size_t done, std::uint32_t visit) {
   return done < reports.size() && reports[done].visit == visit;
 }
@@ -71,7 +71,7 @@ public:
     return see_missing(names.extra_state);
   }
 
-  // Has the plan all that was seen, and nothing else?
+  // True if the plan has all that was seen, and nothing else.
   bool is_complete() const {
     return as_planned_ && !is_next(Kind::entry) && !is_next(Kind::extra_state) && !misses_more();
   }

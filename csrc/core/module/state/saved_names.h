@@ -7,7 +7,7 @@
 
 namespace modtree {
 
-// Is the buffer of this name left out of state dicts? -1 on error. May run Python code.
+// 1 if state dicts leave out the buffer of this name, -1 on error. May run Python code.
 int is_in_non_persistent_set(ModuleObject *module, PyObject *name);
 inline int is_non_persistent(ModuleObject *module, PyObject *name) {
   const ModuleState &state = module->state;
@@ -20,13 +20,13 @@ inline int is_non_persistent(ModuleObject *module, PyObject *name) {
 // saved. -1 on error.
 int find_saved_buffer(ModuleObject *module, PyObject *name, py::object *buffer);
 
-// Is there a parameter of this name that is not None? -1 on error.
+// 1 if there is a parameter of this name that is not None, -1 on error.
 int has_parameter(ModuleObject *module, PyObject *name);
 
-// Does the module load an entry of this name? -1 on error.
+// 1 if the module loads an entry of this name, -1 on error.
 int has_entry(ModuleObject *module, PyObject *name);
 
-// Has the class of a module a set_extra_state of its own?
+// True if the class of a module has its own set_extra_state.
 inline bool has_extra_state_setter(PyObject *module) {
   return class_info(Py_TYPE(module)).overrides(Virtual::set_extra_state);
 }

@@ -23,8 +23,8 @@ namespace modtree {
 
 namespace {
 
-// Is the hook of the kind that must return None? The class of the table's entry says so, not an
-// attribute of the function, which torch's registration sets. -1 on error.
+// 1 for a hook of the kind that must return None, -1 on error. The class of the table's entry says
+// so, not an attribute of the function as torch's registration sets it.
 int is_public_hook(PyObject *hook) {
   if (!torch_facts.state_dict_post_hooks) {
     return 0;
@@ -131,7 +131,7 @@ private:
   static bool leaves_saving_to_module(ClassInfo info) {
     return !info.overrides_any<Virtual::save_to_state_dict, Virtual::getattribute>();
   }
-  // ... and as it is itself: without children and hooks?
+  // ... and as it is itself: true if it has neither children nor hooks.
   static bool is_bare(PyObject *module_obj) {
     ModuleObject *module = as_module(module_obj);
     return module->state.initialized && !may_override(module) &&

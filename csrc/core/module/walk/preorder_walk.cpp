@@ -109,8 +109,8 @@ int PreorderWalk::next(Visit *visit) {
   }
 }
 
-// Does it, by its class and of its own, override nothing that walks ask? False as well for what is
-// no module, and for a class that was not met before.
+// True if neither its class nor the instance overrides anything that walks ask for. False also for
+// values that are not modules and for classes that were not met before.
 inline bool PreorderWalk::is_plain(PyObject *module) {
   return plain_class_.has(module) && !may_override(as_module(module));
 }

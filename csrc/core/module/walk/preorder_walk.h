@@ -19,7 +19,7 @@ struct Visit {
   py::object module;
   py::object item;
 
-  // Was the module reached natively? Then it is one of ours.
+  // True if the module was reached natively; then it is one of ours.
   bool is_native() const { return !item; }
   // Makes sure that `name` and `module` are there; -1 when the item is no pair.
   int unpack() { return item ? unpack_item() : 0; }

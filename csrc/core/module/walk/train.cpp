@@ -23,8 +23,8 @@ namespace {
 // --- modules whose mode is written where it stands
 // ---------------------------------------------------------------------------------
 
-// Do the class and the object have what Module gives them for setting the mode of a module below
-// the root of the walk? A class that was not met before counts as one that does not.
+// True if the class and the object have only Module's own methods for setting the mode of a module
+// below the root of the walk. A class that was not met before counts as one that does not.
 bool has_plain_class(PyObject *module) {
   ClassInfo info;
   return class_cache.find(Py_TYPE(module), &info) && info.identity_hash() &&
@@ -39,8 +39,8 @@ bool has_plain_class_as_root(PyObject *module) {
                              Virtual::training, Virtual::getattribute>();
 }
 
-// Are the four flags those of a module after Module.__init__ to which nothing special was done, and
-// of which it is known that no registry has an entry `training`? They are compared as one word.
+// True if the four flags are those of an ordinary module after Module.__init__ that is known to
+// have no entry `training` in its registries. Compared as one word.
 bool has_plain_flags(const ModuleState &state) {
   static_assert(offsetof(ModuleState, initialized) == 0 && offsetof(ModuleState, exposed) == 1 &&
                 offsetof(ModuleState, instance_overrides) == 2 &&
@@ -49,7 +49,7 @@ bool has_plain_flags(const ModuleState &state) {
   return std::memcmp(&state, kPlain, sizeof kPlain) == 0;
 }
 
-// Does setting the mode of a module with a plain class only replace one bool by another?
+// True if setting the mode of a module with a plain class only replaces one bool by another.
 bool has_plain_state(PyObject *module) {
   ModuleState &state = as_module(module)->state;
   const auto is_simple = [&] { return state.initialized && !may_override(as_module(module)); };
@@ -239,8 +239,8 @@ private:
     return false;
   }
 
-  // Now and then, so that the way from a module to the next stays short: is the tree so large that
-  // signals are to be looked at, or does it contain itself?
+  // True if the tree is so large that signals have to be checked, or contains itself. Asked only
+  // now and then, so that the way from one module to the next stays short.
   [[gnu::noinline]] bool must_end(long steps) {
     steps_ += steps;
     if (steps_ > kStepsWithoutReferences) {
@@ -260,7 +260,7 @@ private:
     return false;
   }
 
-  // Is the child among those before `position`?
+  // True if the child is among those before `position`.
   static bool is_among(PyObject *child, const UnchangedDict &siblings, Py_ssize_t position) {
     PyObject *key, *sibling;
     Py_ssize_t place = 0;
@@ -312,7 +312,7 @@ struct TrainVisitor {
     return 0;
   }
 
-  // Has somebody put a parameter, buffer or child named `training` into the module?
+  // True if somebody has put a parameter, buffer or child named `training` into the module.
   static bool is_registered(ModuleObject *module) {
     return has_training<Slot::parameters>(module) || has_training<Slot::buffers>(module) ||
            has_training<Slot::modules>(module);

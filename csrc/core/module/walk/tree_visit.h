@@ -33,7 +33,7 @@ struct TreePlace {
 //                                                 user code; it may come more than once.
 //                                                 False: not possible, and nothing was done
 // and, with kLeavesAtOnce, for a child that only its parent holds, before all of the above:
-//   bool is_plain_leaf(PyObject *child)           may leave_plain_leaf() be called instead of that?
+//   bool is_plain_leaf(PyObject *child)           true if leave_plain_leaf() may be called instead.
 //                                                 Runs no user code
 //   void look_ahead(const RegistryItems &, PyObject *child)   before that; only prefetches
 //   int leave_plain_leaf(PyObject *child)         0, or -1 on error; may run user code

@@ -174,8 +174,7 @@ int keep_retained(NodeObject *node, Gradients &outputs, bool on_tensors) {
   return 0;
 }
 
-// May the array become somebody's grad without a copy? Only when nobody else holds it or its
-// memory.
+// True if the array may become somebody's grad without a copy: nobody else holds it or its memory.
 bool is_ours_alone(PyObject *array) {
   return is_sole_reference(array) && PyArray_CheckExact(array) &&
          PyArray_BASE(as_array(array)) == nullptr && PyArray_ISWRITEABLE(as_array(array));

@@ -364,7 +364,7 @@ bool runs_on_tensors(NodeObject *node) {
   return node->kind != NodeKind::op || node->op->runs_on_tensors;
 }
 
-// Does the derivative of this node depend on the gradient alone?
+// True if the derivative of this node depends on the gradient alone.
 bool is_linear(NodeObject *node) {
   if (node->kind == NodeKind::copy_slices) {
     node = as_node(node->target);

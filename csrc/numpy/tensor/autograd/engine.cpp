@@ -144,7 +144,7 @@ public:
 
   std::uint64_t id() const { return id_; }
 
-  // Will the node run, or has it?
+  // True if the node will run or has run.
   bool runs(NodeObject *node) const {
     if (!is_known(node)) {
       return false;

@@ -126,7 +126,7 @@ PyObject *fit_tensor(PyObject *value, OutputSpec &spec, NodeObject *node) {
       .ptr();
 }
 
-// May two elements of the view share memory (expand, unfold)?
+// True if two elements of the view may share memory (expand, unfold).
 bool overlaps(const ViewGeometry &geometry) {
   std::vector<std::pair<npy_intp, npy_intp>> axes;  // stride, steps
   for (std::size_t i = 0; i < geometry.dims.size(); ++i) {

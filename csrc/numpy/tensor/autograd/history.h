@@ -48,7 +48,7 @@ int drop_history(TensorObject *tensor);
 // The tensor is a view, made now, of another one (or of that one's base).
 void set_base(TensorObject *view, TensorObject *base, ViewOrigin origin);
 
-// Would a change in place of this view, or of what it is a view of, bypass the node that made it?
+// True if a change in place of this view, or of its base, would bypass the node that made it.
 inline bool refuses_inplace(TensorObject *tensor) {
   return tensor->view_origin == ViewOrigin::of_function ||
          tensor->view_origin == ViewOrigin::one_of_many;

@@ -16,8 +16,9 @@ namespace {
 bool is_sequence(PyObject *obj) { return PyList_CheckExact(obj) || PyTuple_CheckExact(obj); }
 PyObject **items_of(PyObject *sequence) { return PySequence_Fast_ITEMS(sequence); }
 
-// Will the edge of the argument lead somewhere? A view made under no_grad needs a gradient as its
-// base does, but has no way to it before that is changed (which ends in an error).
+// True if the edge of an argument will lead somewhere. A view made under no_grad requires a
+// gradient because its base does, but without an edge to it until that is changed (which ends in an
+// error).
 bool any_has_way(PyObject *arg) {
   if (is_tensor(arg)) {
     TensorObject *tensor = as_tensor(arg);

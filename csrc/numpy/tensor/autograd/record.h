@@ -7,7 +7,7 @@
 
 namespace modtree {
 
-// Does one of these arguments (tensors, or sequences of them) need a gradient?
+// True if one of these arguments (tensors, or sequences of them) requires a gradient.
 bool any_needs_grad(PyObject *const *args, Py_ssize_t count);
 
 // Puts a call on the graph. `originals` are the arguments as the user gave them (those in a list

@@ -6,7 +6,7 @@
 
 namespace modtree {
 
-// Are the values still there, and unchanged? 0, or -1 with an error set.
+// 0 if the values are still there and unchanged, -1 with an error set otherwise.
 int check_saved(NodeObject *node);
 
 // How many saved_tensors_hooks are entered, in all threads together.
