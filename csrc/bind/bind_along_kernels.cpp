@@ -119,7 +119,7 @@ kernels::Along along(const char *name, const Array &x, const ArrayOf<std::int64_
   return a;
 }
 
-// An index array as it lies when it is int64, converted otherwise.
+// An index array as it is if its dtype is int64, converted otherwise.
 ArrayOf<std::int64_t> index_array(const char *name, const py::object &value) {
   if (is_array_of<std::int64_t>(value.ptr())) {
     return py::reinterpret_borrow<ArrayOf<std::int64_t>>(

@@ -118,7 +118,7 @@ struct Sampling {
     a.grid_strides[0] = stride_of<T>(grid, 0);
     a.grid_strides[4] = stride_of<T>(grid, dims + 1);
     for (py::ssize_t i = 0; i < 3; ++i) {
-      const py::ssize_t axis = i + dims - 2;  // of the grid; images have no first of the three
+      const py::ssize_t axis = i + dims - 2;  // of the grid; images lack the first of the three
       a.point_sizes[i] = axis > 0 ? grid.shape(axis) : 1;
       a.grid_strides[1 + i] = axis > 0 ? stride_of<T>(grid, axis) : 0;
     }

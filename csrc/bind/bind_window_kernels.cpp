@@ -28,8 +28,8 @@ void check_range(const char *kernel, const char *name, py::ssize_t value, py::ss
   }
 }
 
-// How windows lie on axis `i` (0: rows, 1: columns), with everything checked. A given output size
-// may be any: what lies outside is padding.
+// How windows are placed on axis `i` (0: rows, 1: columns), with everything checked. A given output
+// size may be any: what is outside is padding.
 kernels::WindowAxis window_axis(const char *name, std::size_t i, py::ssize_t size,
                                 const Pair &kernel, const Pair &stride, const Pair &padding,
                                 const Pair &dilation, const Maybe &output) {
@@ -235,7 +235,7 @@ py::object convolution(const Array &input, const Array &weight, const py::object
   });
 }
 
-// A single window has no next one, and scratch memory grows with the stride.
+// A single window is not followed by another one, and scratch memory grows with the stride.
 kernels::WindowAxis without_idle_stride(kernels::WindowAxis axis) {
   if (axis.out <= 1) {
     axis.stride = std::min(axis.stride, std::max<py::ssize_t>(axis.size + 2 * axis.padding, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Arrays for kernels that go over memory and do not ask how it is arranged: an array whose elements
-// fill one block is taken as it lies, in whatever order of axes, and the result lies alike.
+// fill one block is taken as it is, in whatever order of axes, and the result has the same order.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,8 @@ Array map_dense_pair(const char *name, const Array &first, const Array &second, 
     throw py::value_error(std::string(name) + ": expected two arrays of one shape, got " +
                           to_string(shape_of(first)) + " and " + to_string(shape_of(second)));
   }
-  // What is no block (a broadcast operand, a gradient that was expanded) follows the other.
+  // An operand that is not a block (a broadcast one, a gradient that was expanded) follows the
+  // other.
   const bool by_second = !is_dense(first) && is_dense(second);
   const ArrayOf<T> block = dense<T>(by_second ? second : first);
   const ArrayOf<T> other = arranged_like<T>(block, by_second ? first : second);

@@ -27,8 +27,8 @@ using Flags = std::array<bool, N>;
 template <std::size_t N>
 using Objects = std::array<py::object, N>;
 
-// A parameter of this type is no argument: it gets the name under which Python calls the function,
-// for errors.
+// A parameter of this type is not an argument: it receives the name under which Python calls the
+// function, for errors.
 struct FunctionName {
   const char *text;
 };
@@ -43,8 +43,8 @@ enum class Kind : std::uint8_t {
   tuple,
   type,
   truth,     // a bool, or what says its truth
-  integer,   // an int or what stands for one, of so many bytes
-  number,    // a float or what stands for one
+  integer,   // an int or an object with __index__, of so many bytes
+  number,    // a float or an object that converts to one
   text,      // a str, as UTF-8
   shape,     // a sequence of integers
   integers,  // so many of them
@@ -237,13 +237,13 @@ private:
   }
 };
 
-// What stands in the place of NativeSection where a function reads and writes nothing but its
-// arguments: then several threads may run it at the same time.
+// Takes the place of NativeSection for a function that reads and writes only its arguments: several
+// threads may run it at the same time.
 struct NoSection {
   NoSection() {}
 };
 
-// What CPython calls, with the function that stands behind it.
+// What CPython calls, with the function behind it.
 template <auto kFunction, class Section>
 struct Bound {
   static inline const BoundFunction *function = nullptr;

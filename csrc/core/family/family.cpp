@@ -42,7 +42,7 @@ TypeVersion looked_up_version(PyTypeObject *type) {
 }
 
 // False for a subclass of the library's tensor type that hashes or compares itself. Types that only
-// stand for that type (abstract base classes) have always been told apart by their addresses.
+// represent that type (abstract base classes) have always been told apart by their addresses.
 bool is_by_identity(const TensorFamily &family, PyTypeObject *type) {
   const py::object own = get_attribute(family.object, "tensor_type");
   if (!own) {

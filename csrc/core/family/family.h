@@ -62,7 +62,7 @@ public:
   // What native code can read of a tensor in one go; unknown for a library that offers no such way,
   // and wherever only the questions above tell. Never `error`.
   virtual Read read(PyObject *, TensorFacts *) { return Read::unknown; }
-  // The same of a tensor whose values lie in main memory as they are.
+  // The same for a tensor whose values are in main memory, stored plainly.
   virtual Read read_values(PyObject *, TensorFacts *) { return Read::unknown; }
 
   // Gradients.
@@ -157,14 +157,14 @@ public:
       object;  // the Python family: for everything that is not asked per entry of a tree
 };
 
-// The family of values of this type, or null without an error when the type is no tensor type. Runs
-// Python only the first time a type is met. Returns null with an error set when looking for the
-// family failed: check PyErr_Occurred() after a null on first sight of a type; `family_of` below
-// does that for you.
+// The family of values of this type, or null without an error for a type that is not a tensor type.
+// Runs Python only the first time a type is met. Returns null with an error set when looking for
+// the family failed: check PyErr_Occurred() after a null on first sight of a type; `family_of`
+// below does that for you.
 TensorFamily *family_of_type(PyTypeObject *type);
 
-// 1 and *family set; 0 when `value` is no tensor, by its type or by its `__class__`, which
-// isinstance() believes as well; -1 with an error set.
+// 1 and *family set; 0 when `value` is not a tensor, neither by its type nor by its `__class__`,
+// which isinstance() accepts too; -1 with an error set.
 int family_of(PyObject *value, TensorFamily **family);
 
 // family_of() for many values, most of which are of one of two types: parameters and buffers.
@@ -242,7 +242,7 @@ inline TypeFacts facts_of_type(PyTypeObject *type) {
 
 // The tree's one question on every assignment, answered in one pass.
 enum class ValueKind { other, tensor, buffer, parameter, foreign_module };
-// -1 with an error set on failure. *family is null for a value that is no tensor.
+// -1 with an error set on failure. *family is null for a value that is not a tensor.
 int value_kind(PyObject *value, ValueKind *kind, TensorFamily **family);
 // The same when facts_of_type() of the value was asked already.
 int value_kind_by(const TypeFacts &of_type, PyObject *value, ValueKind *kind,

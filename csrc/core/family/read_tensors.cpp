@@ -57,8 +57,8 @@ bool is_empty(const TensorFacts &facts) {
   return std::any_of(facts.shape, facts.shape + facts.ndim, [](auto size) { return size == 0; });
 }
 
-// The number of bytes of all elements; -1 where it has no room: an expanded tensor has more of them
-// than memory.
+// The number of bytes of all elements; -1 where it does not fit: an expanded tensor has more of
+// them than memory.
 std::int64_t bytes_of(const TensorFacts &facts) {
   std::int64_t bytes = is_empty(facts) ? 0 : facts.dtype.bits / 8;
   for (int i = 0; bytes != 0 && i < facts.ndim; ++i) {

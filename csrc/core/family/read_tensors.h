@@ -6,8 +6,8 @@
 
 namespace modtree {
 
-// A list of (dtype name, shape, address, nbytes, is_contiguous), with None for what is no tensor in
-// main memory that native code can read. Throws error_already_set.
+// A list of (dtype name, shape, address, nbytes, is_contiguous), with None for anything but a
+// tensor in main memory that native code can read. Throws error_already_set.
 pybind11::object read_tensors(pybind11::handle tensors);
 
 }  // namespace modtree

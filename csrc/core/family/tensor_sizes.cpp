@@ -59,7 +59,7 @@ void TensorSizes::prefetch(PyObject *object) const {
   if (!has_known_layout(object)) {
     return;
   }
-  // What copies read of it lies in its first three lines.
+  // Copies read only its first three cache lines.
   const auto *implementation = static_cast<const char *>(*tensor_of(object));
   for (int line = 0; line < 3; ++line) {
     modtree::prefetch(implementation + 64 * line);

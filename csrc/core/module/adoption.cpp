@@ -76,7 +76,7 @@ void pin(PyTypeObject *sealed, PyObject *name) {
   }
 }
 
-// The native method that a function of this name stands for; null when it stands for none.
+// The native method that a function of this name represents; null when it represents none.
 py::object native_method(PyObject *name, PyObject *function) {
   auto native = py::reinterpret_borrow<py::object>(class_dict_get(module_base_type, name));
   const bool is_method = native && Py_IS_TYPE(native.ptr(), &PyMethodDescr_Type);

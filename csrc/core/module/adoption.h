@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The native class in the place of another library's Module (docs/dropin.md): Python functions
-// stand on the class, for what reads or traces them, and instances answer with the native methods.
+// The native class in the place of another library's Module (docs/dropin.md): Python functions are
+// on the class, for what reads or traces them, and instances answer with the native methods.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,7 @@ struct Face {
   std::uint64_t calls;
 };
 
-// Null when the function is no face; for the life of the process.
+// Null when the function is not a face; for the life of the process.
 Face *find_face(PyObject *function);
 
 // Gives a class the native slots for what it does not override. CPython gives a new class slots
@@ -87,7 +87,7 @@ Face *find_face(PyObject *function);
 void take_native_slots(PyTypeObject *type);
 
 // Replaces one of the process-wide hook tables, as a program does that assigns to `_global_*` of
-// torch's file. Throws for a name that is no table and a value that is no dict.
+// torch's file. Throws for a name that is not that of a table and a value that is not a dict.
 void rebind_global_hooks(const std::string &name, py::handle table);
 
 // --- tracing
@@ -114,7 +114,7 @@ inline bool knows_not_tracing() {
 }
 
 // What a call of a module runs while torch's profiler is at work, to be seen by it: torch's own
-// `Module.__call__`, of which its tracer knows the code. Null while there is no such profiler.
+// `Module.__call__`, of which its tracer knows the code. Null while no such profiler is set.
 extern PyObject *shown_call;
 void show_calls(py::handle function);  // None ends it
 

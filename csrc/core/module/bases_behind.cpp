@@ -19,8 +19,8 @@ struct HandedMethod {
 PyTypeObject *handed_type = nullptr;
 
 // What the first class behind Module that Python code made has under the name, or null: `object` is
-// behind every module. Modtree's own Module stands apart from the native base, and both may have
-// others between them.
+// behind every module. Modtree's own Module is a class apart from the native base, and there may be
+// other classes between them.
 py::object find_behind(PyTypeObject *type, PyObject *name) {
   // Comparing odd keys in the dict of a class may run code that takes the type from its object.
   const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Classes behind Module in the MRO, as Mixin in `class M(nn.Module, Mixin)`. torch's Module is a
 // Python class: what it does not define is theirs, and its __setattr__ and __delattr__ end with
-// super(). The native base stands before them, with slots of its own.
+// super(). The native base precedes them, with slots of its own.
 #pragma once
 
 #include "module/class_info.h"

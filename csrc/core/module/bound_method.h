@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an instance gives for a native method. Where a Python function on the class stands for the
+// What an instance gives for a native method. Where a Python function on the class represents the
 // method, it looks like a bound method of that.
 #pragma once
 

@@ -79,8 +79,8 @@ public:
   bool overrides_any() const {
     return bits_ & (... | bit_of(methods));
   }
-  // True if it inherits all that copy.deepcopy and pickle look up on a class and its instances.
-  // What the dispatch tables of these hold for it is no fact of the class.
+  // True if it inherits all that copy.deepcopy and pickle look up on a class and its instances. The
+  // entries for it in their dispatch tables are not facts about the class.
   bool inherits_copying() const { return bits_ & kInheritsCopying; }
   // True if the `__dict__` of its instances is Module's, not a property of the class.
   bool inherits_dict() const { return bits_ & kInheritsDict; }
@@ -89,7 +89,7 @@ public:
   bool keeps_slots() const { return bits_ & kKeepsSlots; }
   // It has no __eq__ or __hash__ of its own: a set of its instances is a set of addresses.
   bool identity_hash() const { return bits_ & kIdentityHash; }
-  // False for what class_info_of() says of a value that is no module.
+  // False in what class_info_of() gives for a value that is not a module.
   bool is_module() const { return bits_ & kModule; }
   // The class's `forward` when that is a plain Python function, or null. Borrowed from the class:
   // valid until user code runs.
@@ -123,8 +123,8 @@ inline ClassInfo class_info(PyTypeObject *type) {
   return class_cache.find(type, &info) ? info : compute_class_info(type);
 }
 
-// The facts about the class of any value; without is_module() when the value is no module. Quicker
-// than asking that first.
+// The facts about the class of any value; without is_module() when the value is not a module.
+// Quicker than asking that first.
 inline ClassInfo class_info_of(PyObject *value) {
   ClassInfo info;
   return class_cache.find(Py_TYPE(value), &info) || !is_module(value)
@@ -177,7 +177,8 @@ bool is_of_module_class(PyObject *attribute, Virtual method);
 // modtree.core.module has defined it.
 void seal_module_class(PyTypeObject *module_class);
 
-// The class of the type's MRO that stands for torch's Module: the sealed one, or the native base.
+// The class of the type's MRO that takes the place of torch's Module: the sealed one, or the native
+// base.
 PyTypeObject *module_class_of(PyTypeObject *type);
 
 // Declares a second class whose attributes do not count as overrides (adoption.h).

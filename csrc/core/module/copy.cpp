@@ -99,7 +99,7 @@ PyObject *full_state(ModuleObject *module) {
   return add_plain_attributes(module, state.ptr()) < 0 ? nullptr : state.release().ptr();
 }
 
-// What stands for an empty container in a lean state: new reference, null on error.
+// The placeholder for an empty container in a lean state: new reference, null on error.
 PyObject *pickled_empty(Slot slot) {
   if (slot != Slot::backward_hooks && slot != Slot::forward_hooks) {
     return default_value(slot);
@@ -178,8 +178,8 @@ int restore_entry(ModuleObject *module, PyObject *key, PyObject *value) {
   const SpecialName *special = PyUnicode_Check(key) ? find_special_name(key) : nullptr;
   if (special && special->slot >= 0 && !module->state.exposed) {
     const Slot slot = static_cast<Slot>(special->slot);
-    // States used to spell an empty container None. The table that only stands for an empty one is
-    // met where a state is used without being pickled.
+    // States used to spell an empty container None. The table that is only a placeholder for an
+    // empty one is met where a state is used without being pickled.
     if (slot != Slot::training && (value == Py_None || is_pickled_empty(value))) {
       PyObject **cell = compact_cell(module->state, slot);
       if (cell) {

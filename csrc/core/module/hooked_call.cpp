@@ -304,8 +304,8 @@ private:
     return false;
   }
 
-  // Every always_call hook that had no turn yet gets one; what such a hook raises is only warned
-  // of. The error that is set stays, unless something worse than an Exception replaces it.
+  // Every always_call hook that was not called yet is called; what such a hook raises is only
+  // warned of. The error that is set stays, unless something worse than an Exception replaces it.
   void run_always_called() {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
@@ -350,7 +350,7 @@ private:
   py::object args_;
   py::object kwargs_;  // null while there are none
   py::object result_;
-  py::object full_hooks_;  // these three are null together when there is no hook on gradients
+  py::object full_hooks_;  // all three are null when there are no hooks on gradients
   py::object legacy_hooks_;
   py::object backward_pre_hooks_;
   py::object tap_;

@@ -55,8 +55,8 @@ private:
 
 // Builds a name without remembering it: what Python's operators make of the parts, which is an
 // exact str unless a class of str says otherwise. New reference; null with TypeError when a part,
-// or what such a class makes of it, is not a str. Runs user code only for a part that is no exact
-// str.
+// or what such a class makes of it, is not a str. Runs user code only for a part that is not an
+// exact str.
 PyObject *make_name(NameForm form, PyObject *left, PyObject *right);
 
 // The caches of the walks, by what they name.

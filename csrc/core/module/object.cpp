@@ -273,7 +273,7 @@ int missing_entry(ModuleObject *module, Slot slot, PyObject **value, py::object 
     raise_missing_slot(module, slot);
     return -1;
   }
-  // A module that stands for another one has its entries from there.
+  // A module that represents another one has its entries from there.
   return registry_of_class(module, slot, value, keep);
 }
 

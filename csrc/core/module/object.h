@@ -98,7 +98,7 @@ extern PyTypeObject *module_base_type;
 
 inline bool is_module(PyObject *value) { return PyObject_TypeCheck(value, module_base_type); }
 // isinstance(value, Module): also of a value whose `__class__` says so, as of a mock with a spec or
-// a proxy. It may run user code, and what it is true of may be no ModuleObject. -1 on error.
+// a proxy. It may run user code, and what it is true of need not be a ModuleObject. -1 on error.
 inline int passes_for_module(PyObject *value) {
   return is_module(value)
              ? 1
@@ -321,8 +321,8 @@ inline PyObject *instance_attribute(ModuleObject *module, PyObject *name) {
 }
 // 1 if it has the name, -1 with an error set.
 int has_instance_attribute(ModuleObject *module, PyObject *name);
-// Store and remove a plain attribute. A key that is no exact str exposes the module first, since
-// hashing and comparing it may run code that would do so meanwhile. -1 on error.
+// Store and remove a plain attribute. A key that is not an exact str exposes the module first,
+// since hashing and comparing it may run code that would do so meanwhile. -1 on error.
 int store_attribute(ModuleObject *module, PyObject *key, PyObject *value);
 // 1 removed, 0 when there is none, -1 on error.
 int remove_attribute(ModuleObject *module, PyObject *key);

@@ -68,7 +68,7 @@ int assign_through_next_class(ModuleObject *module) {
 }
 
 // After reset_state(): what the class takes by a property or slot of its own is assigned to it, and
-// does not stand in `__dict__`.
+// is not in `__dict__`.
 int assign_to_class(ModuleObject *module) {
   if (hands_writes_on(Py_TYPE(module))) {
     return assign_through_next_class(module);

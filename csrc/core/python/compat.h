@@ -219,7 +219,7 @@ inline PyObject *class_dict_get(PyTypeObject *type, PyObject *name) {
 #endif
 
 // Where the attributes of an object's own are: true and a borrowed dict, or null when there are
-// none. False where they lie in another way, or the object would first have to make the dict.
+// none. False where they are stored otherwise, or the object would first have to make the dict.
 inline bool peek_own_dict(PyObject *object, PyObject **dict) {
 #if PY_VERSION_HEX < 0x030B0000
   PyObject **place = _PyObject_GetDictPtr(object);
@@ -326,8 +326,8 @@ inline Py_hash_t hash_pointer(const void *pointer) {
 #endif
 }
 
-// 1 and a new reference, 0 (and null) without an error when there is no such attribute, -1 on
-// another error.
+// 1 and a new reference, 0 (and null) without an error when the attribute is missing, -1 on another
+// error.
 inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 #if PY_VERSION_HEX < 0x030D0000
   return _PyObject_LookupAttr(object, name, value);
@@ -341,7 +341,7 @@ inline int optional_attr(PyObject *object, PyObject *name, PyObject **value) {
 // writable. Later versions are left alone until somebody has tried them.
 constexpr bool kSlotRecordsAreKnown = PY_VERSION_HEX < 0x030F0000;
 
-// 1 and a new reference, 0 (and null) when there is no such key, -1 on error. The caller keeps the
+// 1 and a new reference, 0 (and null) when the key is missing, -1 on error. The caller keeps the
 // dict alive.
 #if PY_VERSION_HEX < 0x030D0000
 inline int dict_pop(PyObject *dict, PyObject *key, PyObject **result) {
@@ -386,7 +386,7 @@ inline pybind11::object referent_of(PyObject *reference) {
 #else
   PyObject *found = nullptr;
   if (PyWeakref_GetRef(reference, &found) < 0) {
-    PyErr_Clear();  // it is no weak reference
+    PyErr_Clear();  // it is not a weak reference
   }
   return pybind11::reinterpret_steal<pybind11::object>(found);
 #endif

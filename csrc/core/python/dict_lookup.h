@@ -37,7 +37,7 @@ constexpr std::uint8_t kOnlyStrKeys = 1;  // each of the type str itself; values
 // True if the layout is as described; checked at import, before the first look-up.
 inline bool dict_tables_are_known = false;
 
-// The entries of the dict's table, or null where they lie in another way: beside keys of other
+// The entries of the dict's table, or null where they are stored otherwise: beside keys of other
 // types, or keys that instances share, whose values are elsewhere. Valid until the dict changes.
 inline const DictEntry *entries_of(PyObject *dict, Py_ssize_t *count) {
   const auto *object = reinterpret_cast<PyDictObject *>(dict);
@@ -95,7 +95,8 @@ inline Lookup look_up_str(PyObject *dict, PyObject *key, PyObject **value) {
                                                     : Lookup::unsure;
 }
 
-// The same for an interned str, which has a hash, and any mapping: unsure for one that is no dict.
+// The same for an interned str, which has a hash, and any mapping: unsure for one that is not a
+// dict.
 inline Lookup look_up_interned(PyObject *mapping, PyObject *key, PyObject **value) {
   return dict_tables_are_known && PyDict_Check(mapping) ? look_up_hashed(mapping, key, value)
                                                         : Lookup::unsure;
@@ -210,7 +211,7 @@ public:
     }
   }
 
-  // Null where they lie in another way now. There are as many as the dict has ever had since its
+  // Null where they are stored otherwise now. There are as many as the dict has ever had since its
   // table was made, so at least as many as it has items.
   const DictEntry *of(PyObject *dict) const {
     const DictTable *table = table_of(dict);
@@ -249,8 +250,8 @@ inline void prefetch_entries(PyObject *dict) {
   prefetch(table + 127);
 }
 
-// dict_next() in a loop during which the dict does not change at all, so that where its entries
-// lie is asked once.
+// dict_next() in a loop during which the dict does not change at all, so that the place of its
+// entries is asked for once.
 class UnchangedDict {
 public:
   explicit UnchangedDict(PyObject *dict)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What native code uses of modtree's Python modules. Each of them hands its own over while it is
-// imported, by `_C._install(name=object, ...)`: native code imports nothing of modtree, and all
-// that crosses from there to here stands in this list.
+// imported, by `_C._install(name=object, ...)`: native code imports nothing of modtree, and this
+// list has all that crosses from there to here.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 namespace modtree {
 
-// Where a symbol of the library with this path, or of one that it needs, lies. Null where the
+// The address of a symbol of the library with this path, or of one that it needs. Null where the
 // library is not loaded or has no such symbol, and on Windows.
 void *find_in_loaded_library(const char *library, const char *symbol);
 

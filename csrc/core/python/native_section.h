@@ -75,7 +75,7 @@ public:
   }
 
   // Takes the reference (null: none) until the end of the innermost function that was entered; for
-  // ever where there is no memory to remember it.
+  // ever if memory for remembering it runs out.
   static PyObject *keep(PyObject *owned) noexcept {
     if (owned && !_Py_IsImmortal(owned)) {
       try {

@@ -13,8 +13,8 @@
 namespace modtree {
 
 // Fills an empty cell with what make() gives: a new reference, or null with an error set. Returns
-// what stands in the cell then; borrowed, null on error. What user code has put there in the
-// meantime stays.
+// what the cell then holds; borrowed, null on error. What user code has put there in the meantime
+// stays.
 template <class Make>
 PyObject *fill_once(PyObject **cell, Make make) {
   if (!*cell) {

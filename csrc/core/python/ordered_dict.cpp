@@ -57,7 +57,7 @@ bool is_mapped(const OrderedDict *dict) {
 }
 
 // Makes the map for a table that has grown by its last entry, which has no node yet. False, and
-// nothing is changed, where entries were removed before, or there is no memory: CPython does it.
+// nothing is changed, if entries were removed before or memory runs out: CPython does it then.
 bool map_anew(OrderedDict *dict, const DictEntry *entries, Py_ssize_t count) {
   const DictTable *table = table_of(dict);
   const Py_ssize_t size = size_of(table);
@@ -142,7 +142,7 @@ struct Order {
   OrderNode *last;
 };
 
-// Takes over the references of the keys, unless there is no memory: then false.
+// Takes over the references of the keys; false, without doing so, when out of memory.
 bool make_order(const DictEntry *entries, Py_ssize_t count, Py_ssize_t size, Order *made) {
   auto **map =
       static_cast<OrderNode **>(PyMem_Calloc(static_cast<std::size_t>(size), sizeof(OrderNode *)));

@@ -9,7 +9,7 @@ namespace modtree {
 
 // As PyODict_SetItem(), for an OrderedDict or an instance of a subclass that stores as it does.
 // Runs user code only where that does: when a value is replaced, and when keys are compared that
-// are no plain strs.
+// are not plain strs.
 int ordered_dict_set(PyObject *dict, PyObject *key, PyObject *value);
 
 // Fills an empty OrderedDict with `count` entries at once, in their order, where the keys of

@@ -24,7 +24,7 @@ inline void prefetch(const void *address) {
 #endif
 }
 
-// The first bytes of an object, which lie in one line of the cache or in two.
+// The first bytes of an object, which are in one cache line or in two.
 inline void prefetch_head(const void *object, std::size_t bytes) {
   prefetch(object);
   prefetch(static_cast<const char *>(object) + bytes - 1);

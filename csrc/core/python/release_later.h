@@ -2,7 +2,7 @@
 // Letting go of what a cell held, where another thread may have read the cell a moment before.
 //
 // With the GIL nobody has: what was replaced is released at once. Without it, a thread in native
-// code may stand between the read of a cell and the use of what it held, for instance where NumPy
+// code may be between the read of a cell and the use of what it held, for instance where NumPy
 // waits for a lock. So what is replaced lives until every thread that was in native code at that
 // moment has left it, or has called Python code, across which nothing is borrowed (epoch-based
 // reclamation, K. Fraser, "Practical lock-freedom", 2004).

@@ -16,7 +16,7 @@ template <class T>
 T *load_cell(T *const *cell) {
   return static_cast<T *>(_Py_atomic_load_ptr(cell));
 }
-// Returns what stood in the cell.
+// Returns what the cell held.
 template <class T>
 T *exchange_cell(T **cell, T *fresh) {
   return static_cast<T *>(_Py_atomic_exchange_ptr(cell, fresh));

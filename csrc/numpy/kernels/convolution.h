@@ -29,7 +29,7 @@ constexpr double kMultiplyWork = 0.2;
 double convolution_scratch(std::ptrdiff_t channels, const WindowAxis &rows,
                            const WindowAxis &columns);
 
-// y from x, weight and bias. std::bad_alloc where there is no memory for padded images.
+// y from x, weight and bias. std::bad_alloc when out of memory for padded images.
 void convolution(const Convolution<float> &a);
 void convolution(const Convolution<double> &a);
 

@@ -9,7 +9,7 @@
 namespace modtree::kernels {
 namespace {
 
-// The target of a row; `ignored` for what is no class.
+// The target of a row; `ignored` for anything but a class.
 template <class Arguments>
 MODTREE_ALWAYS_INLINE std::int64_t target_of(const Arguments &a, std::ptrdiff_t row) {
   const std::int64_t target = read_once(a.targets + row);

@@ -12,9 +12,9 @@ namespace modtree::kernels {
 
 // With e = `smoothing`, w the class weights (1 where `weight` is null), t the target and l =
 // logsumexp(x):
-//   loss = (1 - e) w[t] (l - x[t]) + e / classes * sum over c of w[c] (l - x[c]),    0 where t ==
-//   `ignored`.
-// Any other target that is no class gives 0 too, and clears `*inside`.
+//   loss = (1 - e) w[t] (l - x[t]) + e / classes * sum over c of w[c] (l - x[c])
+// and 0 where t == `ignored`. Any other target that is not a class gives 0 too, and clears
+// `*inside`.
 template <class T>
 struct CrossEntropy {
   const T *logits;

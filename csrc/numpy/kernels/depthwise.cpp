@@ -19,8 +19,8 @@ std::ptrdiff_t whole_size(const WindowAxis &axis) {
 }
 
 // A padded image, taken apart by the remainders of rows and columns modulo the stride. One element
-// of all windows is then a piece of memory without gaps: windows stand next to each other whatever
-// the stride is, and loops need not end with a row. What belongs to the windows lies in rows of
+// of all windows is then a piece of memory without gaps: windows are next to each other whatever
+// the stride is, and loops need not end with a row. The values of the windows are in rows of
 // `width`, of which the first columns.out values count.
 template <class T>
 struct Scratch {
@@ -31,7 +31,7 @@ struct Scratch {
   explicit Scratch(const Depthwise<T> &a)
       : height(whole_size(a.rows)),
         width(whole_size(a.columns)),
-        // Whole lanes: what is computed beyond the last window lies in the slack.
+        // Whole lanes: what is computed beyond the last window goes into the slack.
         total((a.rows.out * width + kLanes - 1) / kLanes * kLanes),
         image(height * width * a.rows.stride * a.columns.stride + width + 2 * kLanes),
         windows(total) {
@@ -42,7 +42,7 @@ struct Scratch {
     }
   }
 
-  // Where the padded image's element (r, c) stands.
+  // The place of the padded image's element (r, c).
   std::ptrdiff_t place(const Depthwise<T> &a, std::ptrdiff_t r, std::ptrdiff_t c) const {
     const std::ptrdiff_t part = r % a.rows.stride * a.columns.stride + c % a.columns.stride;
     return (part * height + r / a.rows.stride) * width + c / a.columns.stride;

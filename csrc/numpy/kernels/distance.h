@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Distances of every row of one matrix to every row of another, from the differences themselves:
-// exact for points that lie close together.
+// exact for points that are close together.
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,7 @@ MODTREE_ALWAYS_INLINE float scaled_tail(float a) {
   return q * t;
 }
 
-// exp(-a^2/2) for a >= 0, 0 where that is no normal number: exp_approx without the cases that do
+// exp(-a^2/2) for a >= 0, 0 where that is not a normal number: exp_approx without the cases that do
 // not come here. 2^k * p(f) with k + f = a^2 * -log2(e)/2; k is an integer for a while, as
 // -ffast-math may add other numbers in another order. p is fitted to a relative error of 2e-9 on
 // [-1/2, 1/2].

@@ -15,8 +15,8 @@ namespace {
 constexpr std::ptrdiff_t kDepth = 768;
 // Bytes of the panels that are made at a time.
 constexpr std::ptrdiff_t kPanelBytes = 1 << 21;
-// Copies of so many bytes lie on the stack: the products of many small matrices would do little but
-// ask for memory.
+// Copies of up to so many bytes are on the stack: the products of many small matrices would do
+// little but ask for memory.
 constexpr std::ptrdiff_t kSmallBytes = 1 << 13;
 // Rows of `a` that are copied at a time, where it has to be copied.
 constexpr std::ptrdiff_t kCopiedRows = 512;

@@ -30,7 +30,7 @@ struct MatrixProduct {
 void matrix_product(const MatrixProduct<float> &p);
 void matrix_product(const MatrixProduct<double> &p);
 
-// How many values behind those of the first product another one's matrices lie.
+// How many values the matrices of another product are behind those of the first.
 struct ProductOffsets {
   std::ptrdiff_t a, b, out;
 };

@@ -50,7 +50,7 @@ void parallel_for(std::ptrdiff_t count, double work, const Body &body) {
 }
 
 // Values of one row or array are shared out in multiples of this: what compilers do to values at
-// the end of a loop, which are no whole vector, happens then at the end of the whole only.
+// the end of a loop that do not fill a vector then happens only at the end of the whole.
 constexpr std::ptrdiff_t kValueBlock = 1024;
 
 // body(first, last) for pieces of `n` values whose beginnings are multiples of kValueBlock.

@@ -13,7 +13,7 @@ namespace {
 // fewer rows of windows would be mostly the rows that two of them have.
 constexpr std::ptrdiff_t kCopyBytes = 1 << 18, kLeastRows = 8;
 // With more outputs panels are copied; the second where rows are whole vectors or halves, which
-// rarely lie across two lines of the cache.
+// rarely cross two cache lines.
 constexpr std::ptrdiff_t kFewOutputs = 64, kFewOutputsOfLines = 256;
 // The most rows of the matrix of windows that are multiplied at a time: what a tile reads of copies
 // and weight stays in the first cache.

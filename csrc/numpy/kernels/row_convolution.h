@@ -53,7 +53,7 @@ private:
   const Convolution<T> &a_;
   std::ptrdiff_t images_, threads_;
   bool as_it_is_;
-  // As they lie on a strip.
+  // As they are on a strip.
   WindowAxis rows_;
   std::ptrdiff_t parts_, part_, copy_stride_, channel_stride_;
   std::vector<WindowRange> inside_;

@@ -10,7 +10,8 @@
 namespace modtree::kernels {
 
 // out[indices[i]] += g[i] for `n` rows of `width` values, into `rows` rows. Those whose index is
-// `*skipped` (null: none) are left out; so are those whose index is no row, which clears `*inside`.
+// `*skipped` (null: none) are left out; so are those whose index is not a row, which clears
+// `*inside`.
 void scatter_add_rows(const std::int64_t *indices, const float *g, float *out, std::ptrdiff_t n,
                       std::ptrdiff_t width, const std::int64_t *skipped, std::ptrdiff_t rows,
                       Inside *inside);

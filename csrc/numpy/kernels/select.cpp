@@ -64,7 +64,7 @@ struct Item<double> {
 };
 
 // The k first items of a row into the front of `items`, in no order: what cannot be among them is
-// dropped at once, and the rest whenever there is no room.
+// dropped at once, and the rest whenever `items` is full.
 template <class T>
 void keep_first(const T *x, std::ptrdiff_t n, std::ptrdiff_t stride, std::ptrdiff_t k, bool largest,
                 std::vector<Item<T>> &items) {

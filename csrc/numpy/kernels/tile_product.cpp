@@ -123,8 +123,7 @@ MODTREE_ALWAYS_INLINE void fill_rows(const PanelFill<T> &a, Copy copy) {
   }
 }
 
-// Whole vectors, whatever the piece's size is: what lies behind it is overwritten by what comes
-// next.
+// Whole vectors, whatever the piece's size is: what is behind it is overwritten by what comes next.
 template <class T, int kBytes, int kVectors>
 MODTREE_ALWAYS_INLINE void fill_vectors(const PanelFill<T> &a) {
   using Vector = Lanes<T, kBytes>;

@@ -33,7 +33,7 @@ struct Piece {
 };
 
 // A panel whose rows are gathered: row k has the pieces at x + k / taps * plane + offsets[k %
-// taps], one after the other. What lies between the last piece and `width` is whatever is there.
+// taps], one after the other. The values between the last piece and `width` are undefined.
 template <class T>
 struct PanelFill {
   const T *x;

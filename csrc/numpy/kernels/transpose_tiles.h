@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The transpose of a matrix whose rows may lie apart, for kernels that are built for several
+// The transpose of a matrix whose rows may be apart, for kernels that are built for several
 // instruction sets.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How windows of two axes lie on an image: what pooling and convolution share.
+// How windows of two axes are placed on an image: what pooling and convolution share.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ inline WindowRange windows_inside(const WindowAxis &axis, std::ptrdiff_t k) {
   return first < stop ? WindowRange{first, stop} : WindowRange{0, 0};
 }
 
-// The first and one past the last element of window `o` that lie inside the image; empty when none
+// The first and one past the last element of window `o` that are inside the image; empty when none
 // does.
 inline WindowRange elements_inside(const WindowAxis &axis, std::ptrdiff_t o) {
   const std::ptrdiff_t start = o * axis.stride - axis.padding;

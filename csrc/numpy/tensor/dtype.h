@@ -27,7 +27,7 @@ DTypeObject *dtype_of_num(int type_num);
 inline DTypeObject *dtype_of(PyArrayObject *array) { return dtype_of_num(PyArray_TYPE(array)); }
 
 // The same of an array of a tensor; where the array was given another dtype in place (`_array` is
-// there to be read), an object that stands for none: of no category that is computed with.
+// there to be read), a placeholder, whose category is not computed with.
 DTypeObject *dtype_or_none(PyArrayObject *array);
 
 // True if there is a dtype of ml_dtypes (bfloat16, float8) that arrays may have.
@@ -49,7 +49,7 @@ const char *scalar_type_name(int type_num);
 // Makes the type and its objects: `dtype`, and `_dtypes`, a dict from every public name.
 void make_dtypes(py::handle m);
 
-// Throws error_already_set for what is no floating dtype.
+// Throws error_already_set for anything but a floating dtype.
 void set_default_dtype(py::handle obj);
 
 }  // namespace modtree

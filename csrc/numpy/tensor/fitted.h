@@ -8,8 +8,8 @@
 namespace modtree {
 
 // The number (of Python, or a NumPy scalar) as one that NumPy stores in `dtype` as it is. New
-// reference; null with an error set, RuntimeError where it does not fit. What is no number comes
-// back as it is.
+// reference; null with an error set, RuntimeError where it does not fit. Anything but a number
+// comes back as it is.
 PyObject *fitted_number(PyObject *number, DTypeObject *dtype);
 
 }  // namespace modtree

@@ -42,7 +42,7 @@ PyObject *take_context() {
 
 }  // namespace
 
-// A failure to silence is no failure of the operation: it runs with the user's own error state.
+// A failure to silence is not a failure of the operation: it runs with the user's own error state.
 SilenceFloatErrors::SilenceFloatErrors(Work work) {
   if (g_variable == nullptr) {
     return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Native methods and attributes of a tensor that ask the tensor function protocol first: what
-// stands in the tables of a type in place of the plain function.
+// Native methods and attributes of a tensor that ask the tensor function protocol first: what the
+// tables of a type have in place of the plain function.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace modtree {
 
-// The name under which a function stands in a table.
+// The name that a function has in a table.
 inline const char *name_in(const PyMethodDef *table, PyCFunction function) {
   while (table->ml_name != nullptr && table->ml_meth != function) {
     ++table;

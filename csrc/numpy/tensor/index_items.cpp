@@ -22,7 +22,7 @@ bool check_slice(PyObject *item) {
 }
 
 // A list as the array that NumPy would make of it: the graph may keep it, and the list may change.
-// What is no index comes back as it is, for NumPy to refuse. Null on error.
+// Anything but an index comes back as it is, for NumPy to refuse. Null on error.
 py::object array_of_list(PyObject *item) {
   auto made = py::reinterpret_steal<py::object>(PyArray_FromAny(item, nullptr, 0, 0, 0, nullptr));
   if (!made) {
@@ -67,8 +67,8 @@ PyObject *mask_of_bytes(PyArrayObject *bytes) {
   return PyArray_CastToType(bytes, PyArray_DescrFromType(NPY_BOOL), 0);
 }
 
-// What takes the place of an item of an index: an array for a list, an int for what stands for one.
-// New reference; null on error.
+// What takes the place of an item of an index: an array for a list, an int for an integer
+// scalar, array or tensor. New reference; null on error.
 PyObject *plain_item(PyObject *item) {
   if (PyList_Check(item)) {
     return array_of_list(item).release().ptr();

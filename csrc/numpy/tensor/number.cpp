@@ -14,7 +14,7 @@ namespace modtree {
 
 namespace {
 
-// The methods that an operator stands for, as `__torch_function__` gets them.
+// The methods that an operator calls, as `__torch_function__` gets them.
 struct OperatorNames {
   const char *forward;
   const char *inplace;

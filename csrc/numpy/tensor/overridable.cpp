@@ -46,7 +46,7 @@ OverridableObject *as_overridable(PyObject *obj) {
   }
 }
 
-// An argument that is asked for an attribute of tensors is no tensor: the pending AttributeError
+// An argument that is asked for an attribute of tensors is not a tensor: the pending AttributeError
 // becomes a TypeError that names its place.
 void name_what_is_no_tensor(PyObject *function, PyObject *const *args, Py_ssize_t nargs) {
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {

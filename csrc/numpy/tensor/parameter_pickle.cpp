@@ -54,7 +54,7 @@ PyObject *reduction_to_bytes(TensorObject *self, bool as_buffer) {
   return arguments ? PyTuple_Pack(2, parameter_of_bytes, arguments.ptr()) : nullptr;
 }
 
-// 5 or more, 3 or 4, 0 for what holds no bytes (or is no protocol), -1 on error.
+// 5 or more, 3 or 4, 0 for one that cannot hold bytes (or is not a protocol), -1 on error.
 int kind_of_protocol(PyObject *protocol) {
   if (!PyLong_CheckExact(protocol)) {
     return 0;

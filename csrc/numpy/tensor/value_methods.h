@@ -23,7 +23,7 @@ PyObject *tensor_convert(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 // be changed. 0, or -1 with an error set.
 int copy_values(TensorObject *self, PyObject *source);
 
-// Does that for two tensors of the same dtype and shape whose values lie in memory in that order;
+// Does that for two tensors of the same dtype and shape whose values are in memory in that order;
 // false: nothing was done. Never an error, and runs no Python code.
 bool copy_memory(TensorObject *self, TensorObject *source);
 

@@ -92,7 +92,7 @@ std::int64_t append_children(const py::object &container, const py::tuple &modul
     if (!name) {
       throw py::error_already_set();
     }
-    // Comparing names runs user code in a dict with keys that are no str, and that may change all
+    // Comparing names runs user code in a dict with keys other than strs, and that may change all
     // that was asked so far. Nothing runs between the second look and the store.
     const bool is_simple = holds_only_children(module, children.ptr(), name.ptr());
     const bool is_taken =

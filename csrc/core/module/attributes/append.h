@@ -8,7 +8,7 @@ namespace modtree {
 
 // `container.add_module(name, module)` for each of the modules, with the names '0', '1', ... from
 // `first` on, up to the first one for which that takes a longer look: a name that is taken or is
-// not the position, a value that is no module, a registration hook, a class or instance with a
+// not the position, a value that is not a module, a registration hook, a class or instance with a
 // method or attribute of its own in the way. Returns how many it has appended. Throws
 // error_already_set.
 std::int64_t append_children(const py::object &container, const py::tuple &modules,

@@ -194,7 +194,7 @@ inline int is_odd_child_name(PyObject *name) {
   return dots < 0 ? -1 : dots || length == 0;
 }
 
-// For a name under which there is no child yet.
+// For a name without a child yet.
 [[gnu::noinline]] int warn_of_odd_child_name(ModuleObject *module, PyObject *name) {
   if (const int known = registry_contains(module, Slot::modules, name)) {
     return known < 0 ? -1 : 0;

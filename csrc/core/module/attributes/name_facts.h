@@ -12,8 +12,7 @@
 namespace modtree {
 
 // A direct-mapped cache keyed by (version of the class, name). Versions are never used twice. It
-// owns its names, so no other string comes to stand at the address of one; all are exact strs with
-// a hash.
+// owns its names, so no other string can get the address of one; all are exact strs with a hash.
 class NameFacts {
 public:
   static constexpr int kUnknown = -2;

@@ -167,7 +167,7 @@ inline PyObject *get_attribute(ModuleObject *self, PyTypeObject *type, PyObject 
 }
 
 // A read for which the class need not be searched: a name of no class attribute. Null without an
-// error when it gives nothing: a plain name then stands nowhere.
+// error when it gives nothing: then nothing has that plain name.
 inline PyObject *read_known(ModuleObject *self, int slot, PyObject *name) {
   if (slot != NameFacts::kPlain && !self->state.exposed) {
     return self->state.initialized ? get_slot_value(self, static_cast<Slot>(slot)) : nullptr;

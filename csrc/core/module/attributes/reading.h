@@ -20,8 +20,8 @@ PyObject *module_getattr(PyObject *self_obj, PyObject *name);
 void install_native_getattro(PyTypeObject *type);
 
 // What object.__getattribute__(module, name) does for a Python class: the class and the instance
-// dict with the 17 entries, no registries. `name` is a str. Null with AttributeError when there is
-// no such attribute.
+// dict with the 17 entries, no registries. `name` is a str. Null with AttributeError when the
+// attribute is missing.
 PyObject *own_attribute(ModuleObject *module, PyObject *name);
 
 // 1 if `hasattr(module, name)` is true, 0 if not, -1 if a getter raises another error than

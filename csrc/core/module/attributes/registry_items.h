@@ -84,7 +84,7 @@ public:
     }
   }
 
-  // What next() would give, where that is no error and the key a plain str; false otherwise.
+  // What next() would give, if that is not an error and the key is a plain str; false otherwise.
   // pass() then goes behind it. `*far`: the value some places later, or null.
   bool peek(Py_ssize_t *position, PyObject **key, PyObject **value, int places,
             PyObject **far) const {

@@ -23,8 +23,8 @@ int raise_no_tensor(ModuleObject *module, PyObject *key, PyObject *value) {
 }
 
 // The family of what `fn` returned for a tensor of `own`: it may come from another library. A value
-// that is no tensor is left to `own`, which says what is wrong with it. Null with an error set on
-// failure.
+// that is not a tensor is left to `own`, which says what is wrong with it. Null with an error set
+// on failure.
 TensorFamily *family_of_result(PyObject *converted, TensorFamily *own) {
   TensorFamily *family;
   const int is_tensor = family_of(converted, &family);

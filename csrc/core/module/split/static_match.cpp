@@ -235,8 +235,8 @@ int StaticComparison::enter(int one, int other) {
   return 1;
 }
 
-// Each item has its equal in the other set. What a set holds is hashable, so that there is no
-// mutable container in it.
+// Each item has its equal in the other set. What a set holds is hashable, so it cannot contain a
+// mutable container.
 int StaticComparison::equal_sets(const StaticContainer &one, const StaticContainer &other) {
   const NestedCall nested("comparing sets in plain attributes");
   if (!nested.entered()) {

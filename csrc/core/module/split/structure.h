@@ -98,7 +98,7 @@ struct SplitValues {
   py::object others;  // a list, one item a node of the kind `other`
 };
 
-// Walks over the tree and notes all. Runs user code where a registry is no plain table. Throws
+// Walks over the tree and notes all. Runs user code where a registry is not a plain table. Throws
 // error_already_set.
 //
 // Containers on the first `levels` levels are parts of the structure also without a module in them.

@@ -30,7 +30,7 @@ int CheckpointMetadata::start(PyObject *state_dict) {
     return -1;
   }
   if (reinterpret_cast<PyObject *>(Py_TYPE(state_dict)) == type) {
-    // The record of a native walk has no surprises: made into a dict only when a module wants its
+    // The record of a native walk needs no checks: it becomes a dict only when a module wants its
     // part.
     const Owned record = steal(PyObject_GetAttr(state_dict, names.metadata_record));
     if (record) {

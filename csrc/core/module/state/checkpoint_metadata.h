@@ -11,11 +11,11 @@ int is_mapping(PyObject *value);
 
 class CheckpointMetadata {
 public:
-  // -1 with TypeError when it is no mapping.
+  // -1 with TypeError when it is not a mapping.
   int start(PyObject *state_dict);
 
-  // The paths of modules whose metadata is no mapping: a set, or null when there is none. They are
-  // an error only if the tree has them.
+  // The paths of modules whose metadata is not a mapping: a set, or null when there are none. They
+  // are an error only if the tree has them.
   PyObject *bad_entries() const { return bad_.ptr(); }
 
   // The metadata as the root's dict carries it: borrowed, null when there is none; check

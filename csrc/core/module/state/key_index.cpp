@@ -144,7 +144,7 @@ KeyIndex::NodeId KeyIndex::descend(NodeId id, PyObject *name) {
     raise_bad_key(name);
     return kNone;
   }
-  // As it stands in a prefix.
+  // As it is in a prefix.
   const auto plain = py::reinterpret_steal<py::object>(
       PyUnicode_CheckExact(name) ? Py_NewRef(name)
                                  : make_name(NameForm::joined, names.empty, name));

@@ -37,8 +37,8 @@ public:
   KeyIndex &operator=(const KeyIndex &) = delete;
   ~KeyIndex();
 
-  // `mapping` is an exact dict or an OrderedDict; -1 on error, TypeError for a key that is no str.
-  // Keys that do not start with `prefix` are left out; the root stands for `prefix`.
+  // `mapping` is an exact dict or an OrderedDict; -1 on error, TypeError for a key that is not a
+  // str. Keys that do not start with `prefix` are left out; the root represents `prefix`.
   int build(PyObject *mapping, PyObject *prefix);
 
   const Node &node(NodeId id) const { return nodes_[id]; }
@@ -46,7 +46,7 @@ public:
   PyObject *key(std::uint32_t position) const { return entries_[position].key; }
 
   // The node below `id` for a module name, which may have dots; kNone when no key has it, with an
-  // error set only when `name` is no str.
+  // error set only when `name` is not a str.
   NodeId descend(NodeId id, PyObject *name);
 
   // The positions of all entries below a node, in order.
@@ -87,7 +87,7 @@ private:
   std::vector<NodeId> last_path_;    // the nodes of the key before: neighbours share most of it
 };
 
-// Sets the TypeError for a key that is no str.
+// Sets the TypeError for a key that is not a str.
 int raise_bad_key(PyObject *key);
 
 }  // namespace modtree

@@ -19,8 +19,8 @@ PyObject *shape_of(PyObject *value) {
   return is_tensor ? family->shape(value) : PyObject_GetAttr(value, names.shape);
 }
 
-// 1 when the tensor has no dimension and the source one, from which it takes the first element; -1
-// on error.
+// 1 when the tensor is 0-dimensional and the source has one dimension, from which it takes the
+// first element; -1 on error.
 int takes_first(PyObject *tensor, PyObject *source) {
   const Owned mine = steal(shape_of(tensor));
   const Owned theirs = mine ? steal(shape_of(source)) : Owned();

@@ -26,8 +26,8 @@ struct LoadEntry {
 int swaps(const LoadEntry &entry, const LoadMode &mode);
 
 // 1: `source` may be stored (it is replaced by its only element where torch does so). 2: so it may,
-// but the copy has no effect, of which warn_of_meta_copy warns. 0: it may not, `message` says why.
-// -1: an error that is not to be collected. May run Python code.
+// but the copy does nothing, and warn_of_meta_copy warns of that. 0: it may not, `message` says
+// why. -1: an error that is not to be collected. May run Python code.
 int check_entry(const LoadEntry &entry, const LoadMode &mode, py::object *source,
                 py::object *message);
 
@@ -38,8 +38,8 @@ int warn_of_meta_copy(PyObject *key);
 int store_entry(const LoadEntry &entry, const LoadMode &mode, PyObject *source,
                 py::object *message);
 
-// The parts of that, for who has no key at hand unless it fails:
-// stores it, or -1 with an error set; `entry.key` may be null.
+// The parts of that, for a caller that has a key only if it fails: stores it, or -1 with an error
+// set; `entry.key` may be null.
 int try_to_store(const LoadEntry &entry, const LoadMode &mode, PyObject *source);
 // Takes that error if it is to be collected.
 bool take_failure(py::object *exception);

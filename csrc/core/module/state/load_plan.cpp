@@ -383,7 +383,7 @@ private:
   // attempt tells how. -1 on error.
   int is_tried(const LoadEntry &entry, PyObject *source, bool in_parameters) const {
     if (!options_.mode.assign) {
-      // A copy into a tensor without a shape: there are no values that it could spoil.
+      // A copy into a tensor without a shape: it cannot damage any values.
       return entry.family->is_uninitialized(entry.tensor);
     }
     const int swap = in_parameters ? swaps(entry, options_.mode) : 1;
@@ -428,7 +428,7 @@ private:
     return 0;
   }
 
-  static constexpr std::size_t kSmallPlan = 1024;  // steps; what is less lies in the caches
+  static constexpr std::size_t kSmallPlan = 1024;  // steps; less than that is in the caches
 
   LoadRegion &region_;
   const LoadPlanOptions &options_;

@@ -91,7 +91,7 @@ int sets_extra_state(PyObject *module, PyObject *prefix, PyObject *dict);
 
 struct LoadPlanOptions {
   LoadMode mode;
-  PyObject *bad_metadata = nullptr;  // a set of module paths whose metadata is no mapping, or null
+  PyObject *bad_metadata = nullptr;  // a set of paths whose metadata is not a mapping, or null
   // Plan modules whose extra state is set as if they had Python code: their children are planned
   // when it has run.
   bool split = false;

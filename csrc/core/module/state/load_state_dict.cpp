@@ -278,7 +278,7 @@ private:
     return part;
   }
 
-  // Loads what stands in the place of a module of the top plan, which passes over it.
+  // Loads what replaces a module of the top plan, which skips it.
   int load_changed(const ChangedModule &changed) {
     LoadRegion own = region_at(changed.node);
     if (!own.dict) {

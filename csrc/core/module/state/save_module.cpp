@@ -34,7 +34,7 @@ struct KnownKeys {
 constexpr int kLongestPause = 63;
 LastRoots<KnownKeys> known_roots;
 
-// Null without an error where there is no memory.
+// Null without an error when out of memory.
 Owned keys_of(PyObject *dict) {
   Owned keys = steal(PyDict_New());
   Py_ssize_t position = 0;
@@ -51,8 +51,7 @@ Owned keys_of(PyObject *dict) {
   return keys;
 }
 
-// After a walk that had no use for known keys. After two walks from the same root a third is
-// likely.
+// After a walk that could not use known keys. After two walks from the same root a third is likely.
 void note_keys(PyObject *root, PyObject *destination) {
   KnownKeys *known = known_roots.find(root);
   if (!known) {

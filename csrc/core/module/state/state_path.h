@@ -72,7 +72,7 @@ private:
 };
 
 // prefix + name through the memo of keys, in the order of a walk. New reference; null with
-// TypeError when a part is no str.
+// TypeError when a part is not a str.
 PyObject *state_key(PyObject *prefix, PyObject *name);
 
 // The same of `prefix` + "_extra_state".

@@ -186,8 +186,8 @@ PyObject *Walk::item(PyObject *key, PyObject *value) {
   if (!request.named) {
     return Py_NewRef(value);
   }
-  // The cache lets go of the name that stood at this position, which may be of a str class with
-  // code of its own.
+  // The cache releases the name that was at this position, which may be of a str class with code of
+  // its own.
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const auto keep_value = py::reinterpret_borrow<py::object>(value);
   NameCaches &caches = name_caches();

@@ -13,7 +13,7 @@ enum class ReadsOf : std::uint8_t { gradient, shape };
 
 // For the children of one parent. Each thing is asked for some children after what leads to it: the
 // modules, their registries, the entries of these, the tensors, and where a library has what is
-// read of them. Small trees lie in the cache, so nothing is done for the first modules of an
+// read of them. Small trees fit into the cache, so nothing is done for the first modules of an
 // operation.
 template <ReadsOf reads>
 class LookAhead {

@@ -127,8 +127,8 @@ private:
   long left_ = kStepsWithoutReferences;
 };
 
-// True for a parameter that surely has no gradient. For a walk that runs no user code: what is
-// known of the last type is not asked again.
+// True only for a parameter that certainly has no gradient. For a walk that runs no user code: what
+// is known of the last type is not asked again.
 class LacksGrad {
 public:
   bool operator()(TensorFamily *family, PyObject *parameter) {
@@ -165,7 +165,7 @@ private:
   }
 }
 
-// 1, or -1 with an error for what is no tensor.
+// 1, or -1 with an error for anything but a tensor.
 inline int find_family(PyObject *self_obj, PyObject *parameter, FamilyMemo &families,
                        TensorFamily **family) {
   const int is_tensor = families.find(parameter, family);

@@ -12,8 +12,8 @@ namespace modtree {
 template <Virtual... methods>
 class PlainClass {
 public:
-  // False as well for what is no module, and for a class that was not met before. Runs no user
-  // code.
+  // False also for values that are not modules and for classes that were not met before. Runs no
+  // user code.
   bool has(PyObject *object) { return remembers(object) || look_at(Py_TYPE(object)); }
 
   // The same of a class that was asked for lately; calls nothing.

@@ -23,7 +23,7 @@ void PointerSet::erase(const void *pointer) {
     }
     hole = (hole + 1) & mask;
   }
-  // Close the gap: move back every later entry of the run whose home does not lie behind the hole.
+  // Close the gap: move back every later entry of the run whose home is not behind the hole.
   for (std::size_t i = (hole + 1) & mask; slots[i]; i = (i + 1) & mask) {
     const std::size_t distance_from_home = (i - home(slots[i], capacity_)) & mask;
     const std::size_t distance_from_hole = (i - hole) & mask;

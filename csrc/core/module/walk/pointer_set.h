@@ -60,7 +60,7 @@ private:
   static constexpr std::size_t kInlineCapacity = 16;
 
   static std::size_t home(const void *pointer, std::size_t capacity) {
-    // Objects are 16-byte aligned, and those that are made one after the other lie one after the
+    // Objects are 16-byte aligned, and those that are made one after the other are next to each
     // other: keeping that order makes a walk touch the table in order too. The upper bits set
     // blocks of memory apart.
     const auto bits = reinterpret_cast<std::uintptr_t>(pointer);

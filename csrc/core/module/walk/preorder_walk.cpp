@@ -11,7 +11,7 @@ namespace modtree {
 
 namespace {
 
-constexpr std::size_t kSmallTree = 1000;  // modules; smaller ones lie in the cache
+constexpr std::size_t kSmallTree = 1000;  // modules; smaller ones fit into the cache
 
 }  // namespace
 
@@ -127,7 +127,7 @@ inline void replace(py::object &owner, PyObject *object) {
 }  // namespace
 
 // For next_plain(), when the module that was entered last has a registry of children: opens it, or
-// drops an empty one that nobody else has. False when that is no plain dict.
+// drops an empty one that nobody else has. False when that is not a plain dict.
 [[gnu::noinline]] bool PreorderWalk::open_plain(PyObject *children) {
   if (!PyDict_CheckExact(children)) {
     return false;
@@ -306,7 +306,7 @@ PyObject *PreorderWalk::registry_ahead(const RegistryItems &children, int places
 }
 
 // Brings near what will be looked at soon, each thing some children after what leads to it: the
-// registries of children that are near, the entries of these, and what stands in them.
+// registries of children that are near, the entries of these, and the values in them.
 void PreorderWalk::look_ahead(const RegistryItems &children, PyTypeObject *type) const {
   if (PyObject *registry = registry_ahead(children, 5, type)) {
     prefetch(registry);
@@ -413,7 +413,7 @@ py::object PreorderWalk::path_of_top() {
   return path;
 }
 
-// TypeError for a key or a prefix that is no str.
+// TypeError for a key or a prefix that is not a str.
 int PreorderWalk::raise_bad_name(PyObject *key) {
   const auto keep_key = py::reinterpret_borrow<py::object>(key);
   const py::object path = path_of_top();

@@ -21,7 +21,7 @@ struct Visit {
 
   // True if the module was reached natively; then it is one of ours.
   bool is_native() const { return !item; }
-  // Makes sure that `name` and `module` are there; -1 when the item is no pair.
+  // Makes sure that `name` and `module` are there; -1 when the item is not a pair.
   int unpack() { return item ? unpack_item() : 0; }
 
 private:

@@ -77,9 +77,9 @@ private:
 // of addresses (each member kept alive: an address must not be used again during the walk); a real
 // set takes over when user code has to see it or a member defines __eq__ or __hash__.
 //
-// Every member is owned. So an object that only the registry holds in which it was found is no
-// member, and that is known without a table: members go into it when the first object comes that
-// somebody else holds as well, who may be this set.
+// Every member is owned. So an object that is held only by the registry in which it was found is
+// not a member, which is known without a table. Members are entered into the table when the first
+// object comes that has another holder as well, which may be this set.
 class SeenSet {
 public:
   SeenSet() = default;

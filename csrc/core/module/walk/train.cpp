@@ -20,7 +20,7 @@ namespace modtree {
 
 namespace {
 
-// --- modules whose mode is written where it stands
+// --- modules whose mode is written in place
 // ---------------------------------------------------------------------------------
 
 // True if the class and the object have only Module's own methods for setting the mode of a module
@@ -72,10 +72,10 @@ void set_mode(PyObject *module, PyObject *mode) {
   }
 }
 
-// Where the modules of a walk lay, so that the next walk of the same tree asks for their memory
-// before it comes to them. Below one another, each is found by reads that wait for one another.
-// These are the modules with children, in the order of a walk. Their addresses are compared and
-// prefetched and never read from: it does not matter what has become of them.
+// Where the modules of a walk were, so that the next walk of the same tree prefetches their memory.
+// Below one another, each is found by reads that wait for one another. These are the modules with
+// children, in the order of a walk. Their addresses are compared and prefetched and never read
+// from: it does not matter what has become of them.
 class PrefetchTrail {
 public:
   // The trail of the last walk from this root, where it is among the last few roots; one to be made

@@ -117,7 +117,7 @@ int apply_jointly(NodeObject *node, Stack &stack, PyObject *kwnames,
   return 0;
 }
 
-// `source` stands for the node on the graph: itself, but for an operation in a CopySlices node.
+// `source` represents the node on the graph: itself, but for an operation in a CopySlices node.
 int apply_op(NodeObject *node, NodeObject *source, Gradients &outputs,
              const std::vector<bool> &wanted, Gradients &results, bool on_tensors) {
   OpObject *op = node->op;

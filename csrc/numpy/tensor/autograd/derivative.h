@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs what a node stands for: from the gradients of its outputs to those of its inputs.
+// Runs the derivative of a node: from the gradients of its outputs to those of its inputs.
 #pragma once
 
 #include <vector>

@@ -224,7 +224,7 @@ private:
 
   bool is_known(NodeObject *node) const { return node->task == id_ || shared_.count(node) != 0; }
 
-  // With inputs given, only what lies between them and the roots is needed.
+  // With inputs given, only what is between them and the roots is needed.
   int find_needed() {
     if (captures_.empty()) {
       return 0;

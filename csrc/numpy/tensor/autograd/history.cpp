@@ -39,7 +39,7 @@ struct SeenView {
 
   TensorObject *base() const { return as_tensor(held.ptr()); }
 
-  // The addresses of arrays are only compared: what stands at them is read afterwards.
+  // The addresses of arrays are only compared: their contents are read afterwards.
   bool is_still_so() const {
     return view->base == held.ptr() && view->array == array && base()->array == base_array;
   }
@@ -50,7 +50,7 @@ struct SeenView {
   PyArrayObject *const base_array;
 };
 
-// How `view` lies in its base; null with an error set.
+// The place of `view` in its base; null with an error set.
 ViewGeometry *geometry_of(TensorObject *view) {
   PyArrayObject *array = view->array;
   PyArrayObject *base = as_tensor(view->base)->array;
@@ -234,8 +234,8 @@ int gradient_edge(TensorObject *tensor, Edge *edge) {
   }
   edge->node = nullptr;
   edge->nr = 0;
-  // A view made under no_grad needs a gradient because its base does, but has no way to it and is
-  // no leaf of its own.
+  // A view made under no_grad needs a gradient because its base does, but it has no edge to it and
+  // is not a leaf itself.
   if (!tensor->requires_grad) {
     return 0;
   }

@@ -38,7 +38,7 @@ int gradient_edge(TensorObject *tensor, Edge *edge);
 // The tensor is output `nr` of the node from now on.
 void set_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr);
 
-// The tensor was written in place by what `node` stands for, whose edges for argument 0 lead to its
+// The tensor was written in place by what `node` represents, whose edges for argument 0 lead to its
 // old history.
 int rebase_history(TensorObject *tensor, NodeObject *node, std::uint32_t nr = 0);
 

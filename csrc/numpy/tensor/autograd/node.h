@@ -47,7 +47,7 @@ struct SavedVersion {
 };
 constexpr std::uint32_t kResult = UINT32_MAX;
 
-// How a view lies in its base: both as strided blocks of one memory.
+// The place of a view in its base: both as strided blocks of one memory.
 struct ViewGeometry {
   int num;
   std::vector<npy_intp> base_dims, base_strides, dims, strides;
@@ -89,7 +89,7 @@ struct NodeObject {
   void *block;  // memory of the four arrays below
   Edge *edges;
   OutputSpec *outputs;
-  PyObject **args;  // owned; null stands for None
+  PyObject **args;  // owned; null for None
   SavedVersion *versions;
   OpObject *op;       // owned; kind op
   PyObject *kwnames;  // owned tuple, or null
@@ -126,8 +126,8 @@ int set_edge(NodeObject *node, std::size_t place, TensorObject *tensor, std::siz
              std::size_t item = 0);
 int set_output(NodeObject *node, std::size_t nr, PyArrayObject *array, bool is_meta);
 
-// A spec by value. `array` holds the dimensions that stand in a leaf's array: user code may give
-// the leaf another one.
+// A spec by value. `array` holds the dimensions of a leaf's array: user code may give the leaf
+// another one.
 struct HeldSpec {
   OutputSpec spec{};
   py::object array;

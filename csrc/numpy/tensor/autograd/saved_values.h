@@ -14,7 +14,7 @@ extern int saved_hooks_depth;
 
 // Puts what the hooks of this thread make of a saved value (an array, or a sequence with arrays) in
 // its place. `original` is the tensor, or the sequence with tensors, that it was taken from. 1: it
-// is packed, 0: there are no hooks, -1: an error is set.
+// is packed, 0: no hooks are set, -1: an error is set.
 int pack_saved(PyObject **value, PyObject *original);
 
 // A saved argument as it was given. New reference, null with an error set.
@@ -24,7 +24,7 @@ PyObject *saved_argument(NodeObject *node, std::size_t arg);
 PyObject *argument_on_tensors(NodeObject *node, std::size_t arg);
 
 // The result as the functions get it. On tensors it is an output of `source`: the node, or what
-// stands for it on the graph. New reference.
+// represents it on the graph. New reference.
 PyObject *saved_result(NodeObject *node, NodeObject *source, bool on_tensors);
 
 }  // namespace modtree
