@@ -24,7 +24,7 @@ public:
   }
 
   // Says what the attribute gave for a tensor: the functions are believed once they agreed with it
-  // about one that has no gradient, and never more when they did not.
+  // about one that has no gradient, and never again if they disagreed.
   void compare(Tensor tensor, bool gave_none);
   bool wants_comparison() const { return !is_trusted_ && undefined_; }
 
@@ -47,7 +47,7 @@ private:
   Tensor (*get_grad_)(const void *implementation) = nullptr;
   bool (*is_leaf_)(Tensor) = nullptr;
   const void *(*get_autograd_)(const void *implementation) = nullptr;
-  const void *undefined_ = nullptr;  // the implementation of a tensor that is none; null: not found
+  const void *undefined_ = nullptr;  // the implementation of an undefined tensor; null: not found
   bool is_trusted_ = false;
 };
 

@@ -205,7 +205,7 @@ void take_native_slots(PyTypeObject *type) {
     install_native_getattro(type);
     return;
   }
-  // Looking at the class may run code that gives the module at hand another one.
+  // Looking at the class may run code that gives this module another one.
   const auto keep = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(type));
   const ClassInfo info = class_info(type);
   bool changed = false;

@@ -23,7 +23,7 @@ void adopt_module_class(const py::dict &attributes, py::handle sealed, py::handl
 // `__delattr__` call. Throws error_already_set.
 void add_attribute_methods(py::handle m);
 
-// Says what the torch at hand has: a bool by the name of each member of TorchFacts, and
+// Says what the loaded torch has: a bool by the name of each member of TorchFacts, and
 // `torch_warning` or None. Throws KeyError for another name, and for one that is missing.
 void set_torch_facts(const py::dict &facts, py::handle warning);
 
@@ -59,7 +59,7 @@ struct NativeCounts {
 };
 extern NativeCounts native_counts;
 
-// From now on classes are noted that go through Python code of their own, as instances are made.
+// From now on notes, as instances are made, which classes go through Python code of their own.
 void start_report();
 
 // {"reads": n, ..., "methods": {name: n}, "classes": [(class, names of what it overrides)]}. Throws

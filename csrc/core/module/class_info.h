@@ -141,8 +141,8 @@ inline bool may_override(const ModuleObject *module) {
 }
 
 // True if the instance dict holds an attribute of that name. True with an error set where a key of
-// the dict raised when it was compared: who finds an override asks for one. The look-up stays out
-// of line: walks ask this for every module, and hardly any module needs it.
+// the dict raised when it was compared: a caller that finds an override has to check for one. The
+// look-up stays out of line: walks ask this for every module, and hardly any module needs it.
 bool instance_dict_overrides(ModuleObject *module, Virtual method);
 inline bool instance_overrides(ModuleObject *module, Virtual method) {
   return may_override(module) && instance_dict_overrides(module, method);

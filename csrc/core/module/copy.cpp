@@ -136,7 +136,7 @@ int add_attributes_of_exposed(ModuleObject *module, PyObject *state) {
 // same bytes: an entry that nobody has asked for is written as an empty one that was. Containers
 // are those of the module where it has them, since others in the pickle may share them.
 PyObject *lean_state(ModuleObject *module) {
-  module->state.lacks_training = false;  // who gets the state holds the registries
+  module->state.lacks_training = false;  // the receiver of the state holds the registries
   auto state = py::reinterpret_steal<py::object>(PyDict_New());
   if (!state) {
     return nullptr;

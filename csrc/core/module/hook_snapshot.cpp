@@ -94,7 +94,7 @@ int add_own_hooks(ModuleObject *module, HookSnapshot &hooks) {
     return 0;
   }
   const py::object held = own_table(table);
-  // Beside global hooks torch lists it without asking for its truth.
+  // If there are global hooks, torch lists it without asking for its truth.
   if (const int has_hooks = hooks.size() == 0 ? table_has_hooks(table) : 1; has_hooks <= 0) {
     return has_hooks;
   }

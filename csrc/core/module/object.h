@@ -206,7 +206,7 @@ inline bool may_have_entries(ModuleObject *module, Slot slot) {
 PyObject *default_value(Slot slot);
 
 // Borrowed; makes the empty container in compact mode. Null with AttributeError when the entry is
-// missing. For who gives it to Python code or adds to it.
+// missing. For callers that give it to Python code or add to it.
 PyObject *require(ModuleObject *module, Slot slot);
 
 // True if certainly no registry of a module in compact mode has an entry `training`. Remembered if
@@ -277,8 +277,8 @@ inline ModuleState exchange_state(ModuleObject *module, const ModuleState &fresh
   ModuleState &state = module->state;
   const ModuleState old = state;
 #ifdef Py_GIL_DISABLED
-  // The flags first: who finds no hooks any more and looks at them then sees that the dict has
-  // them.
+  // The flags first: a thread that no longer finds hooks and then reads the flags sees that the
+  // dict has them.
   store_flag(&state.exposed, fresh.exposed);
   store_flag(&state.instance_overrides, fresh.instance_overrides);
   store_flag(&state.initialized, fresh.initialized);

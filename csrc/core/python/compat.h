@@ -11,7 +11,7 @@
 
 namespace modtree {
 
-// type_lookup() for who holds the type, and owns the value at once.
+// type_lookup() for a caller that holds the type and owns the value at once.
 inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
 #ifdef Py_GIL_DISABLED
   NativeSection::let_others_in();
@@ -23,7 +23,7 @@ inline PyObject *borrowed_type_lookup(PyTypeObject *type, PyObject *name) {
 
 // The value of `name` along the MRO of `type`, or null without an error. Uses the type's method
 // cache; where that has no answer, user code runs for keys of odd types in the `__dict__` of a
-// class, and may take the type from the object whose it is.
+// class, and may take the type away from its object.
 inline pybind11::object type_lookup(PyTypeObject *type, PyObject *name) {
   Py_INCREF(type);
 #ifdef Py_GIL_DISABLED

@@ -196,8 +196,9 @@ inline bool dict_next_str(PyObject *dict, Py_ssize_t *position, PyObject **key, 
   return true;
 }
 
-// Finds the entries of a dict again in a few instructions, for who reads one after the other while
-// the dict may change: what was asked of its table holds for every table with the same two bytes.
+// Finds the entries of a dict again in a few instructions, for a caller that reads one after the
+// other while the dict may change: what was asked of its table holds for every table with the same
+// two bytes.
 class DictEntries {
 public:
   DictEntries() = default;

@@ -43,7 +43,7 @@ public:
   }
   static void end(Moment before) { own().since.store(before, std::memory_order_release); }
 
-  // For who has replaced something and holds the lock of the native section.
+  // For a thread that has replaced something and holds the lock of the native section.
   static Moment next_moment() { return now_.fetch_add(1); }
   // Moments before this one are over for every thread.
   static Moment oldest() {
@@ -125,7 +125,7 @@ public:
 
   static bool is_empty() { return items_.empty(); }
 
-  // Takes out what nobody reads any more, for who releases it outside of the section.
+  // Takes out what nobody reads any more, for the caller to release outside of the section.
   static std::vector<Item> take() noexcept {
     std::vector<Item> taken;
     try {

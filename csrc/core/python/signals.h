@@ -23,8 +23,8 @@ public:
 
   explicit SignalCheck(long steps = kSteps) : steps_(steps), left_(steps) {}
 
-  // To be called in each round: once in so many rounds user code runs, so that own references are
-  // needed of what is used afterwards. -1 with the error that a handler has raised.
+  // To be called in each round: every so many rounds user code runs, so the caller must own
+  // references to what it uses afterwards. -1 with the error that a handler has raised.
   int step() { return --left_ > 0 ? 0 : look(); }
 
   // In two parts, for loops that have to make themselves ready first: where is_due(), look()

@@ -12,7 +12,7 @@
 namespace modtree::kernels {
 namespace {
 
-// The log of what is impossible: finite, so that differences of it are numbers.
+// The log of probability 0: finite, so that differences are numbers.
 constexpr double kNever = -1e30;
 
 // log(exp(a) + exp(b) + exp(c)); NaN where one is.
@@ -55,7 +55,7 @@ MODTREE_ALWAYS_INLINE void next_alpha(const double *__restrict before, double *_
   }
 }
 
-// Of what comes after a step, for each state at it.
+// For each state at a step, of what comes after it.
 template <class T>
 MODTREE_ALWAYS_INLINE void next_beta(const double *__restrict after, double *__restrict before,
                                      const double *__restrict jump, std::ptrdiff_t width) {

@@ -30,7 +30,7 @@ constexpr std::ptrdiff_t kMostHelpers = 255;
 // Threads wait so long for more work, or for each other, before they sleep. Waking one up takes
 // about as long as a small kernel.
 constexpr std::chrono::microseconds kPatience{50};
-// Pieces for each thread: who is interrupted by the system leaves some to the others.
+// Pieces for each thread: one that the system interrupts leaves some to the others.
 constexpr std::ptrdiff_t kPiecesEach = 4;
 
 void relax() {
@@ -118,9 +118,9 @@ struct Job {
 // - `gate_`: the number of the present job, and how many more helpers may begin to work on it.
 // - `job_`, `threads_`: the busy caller's; helpers read `job_` after they went through the gate.
 // - `left_`: how many helpers have gone through the gate and are done with the job.
-// - `asleep_`, `caller_asleep_`: who waits for a condition variable, whose mutex guards nothing
-//   else. They are set before the last look at `gate_` or `left_`, and read after these were
-//   changed, all in one order (seq_cst): either side sees the other.
+// - `asleep_`, `caller_asleep_`: which threads wait for a condition variable, whose mutex guards
+//   nothing else. They are set before the last look at `gate_` or `left_`, and read after these
+//   were changed, all in one order (seq_cst): either side sees the other.
 class Pool {
 public:
   // False where the job is the caller's alone.

@@ -259,7 +259,7 @@ bool copy_memory(TensorObject *self, TensorObject *source) {
     return false;
   }
   if (!ensure_cell(self)) {
-    PyErr_Clear();  // who copies in another way runs into it again
+    PyErr_Clear();  // another way of copying fails on it again
     return false;
   }
   std::size_t bytes = static_cast<std::size_t>(PyArray_ITEMSIZE(target));

@@ -18,8 +18,8 @@ public:
   static constexpr int kUnknown = -2;
   static constexpr int kPlain = -1;
 
-  // The Slot of a name under which the class has nothing, kPlain for one that is none of the 17
-  // entries and no virtual method, or kUnknown. One with a dot in it, or without a character, is
+  // The Slot of a name under which the class has nothing, kPlain for one that is neither among the
+  // 17 entries nor a virtual method, or kUnknown. One with a dot in it, or without a character, is
   // never plain: no registry takes it.
   int find(TypeVersion version, PyObject *name) const {
     const Entry &entry = entries_[index(version, name)];

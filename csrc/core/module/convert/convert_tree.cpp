@@ -61,7 +61,7 @@ struct ConvertVisitor {
   }
 
 private:
-  // Of those whose _apply is Module's own, and which asks_python() is false of.
+  // For those whose _apply is Module's own and for which asks_python() is false.
   PlainClass<Virtual::apply_, Virtual::children, Virtual::named_children, Virtual::getattribute,
              Virtual::parameters_, Virtual::buffers_, Virtual::modules_>
       plain_class_;

@@ -52,7 +52,7 @@ private:
 struct Destination {
   using SetItem = int (*)(PyObject *, PyObject *, PyObject *);
 
-  // Picks the cheapest store that the destination's own class would do as well.
+  // Picks the cheapest store that has the same effect as that of the destination's own class.
   Destination(PyObject *destination, bool keep_vars, PyObject *state_dict_type);
 
   int store(PyObject *key, PyObject *value) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The way from the root of a state_dict or load_state_dict walk to the module at hand, and the keys
+// The way from the root of a state_dict or load_state_dict walk to the current module, and the keys
 // along it.
 #pragma once
 

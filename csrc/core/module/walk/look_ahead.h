@@ -18,9 +18,8 @@ enum class ReadsOf : std::uint8_t { gradient, shape };
 template <ReadsOf reads>
 class LookAhead {
 public:
-  // `ahead(places)`: the child that comes so many places after the present one, or null. `type`:
-  // that of the present one, which is a module. `family`: of the last tensor, or null. Runs no user
-  // code.
+  // `ahead(places)`: the child that many places after the current one, or null. `type`: that of the
+  // current one, which is a module. `family`: of the last tensor, or null. Runs no user code.
   template <class Ahead>
   void from(Ahead ahead, PyTypeObject *type, TensorFamily *family) {
     if (++count_ < kSmallTree) {

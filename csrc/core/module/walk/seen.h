@@ -122,7 +122,8 @@ public:
   // Room for the members of a small tree.
   void reserve() { owned_.make_room(32); }
 
-  // Makes a member of what is compared by identity and is none. Only while holds_addresses().
+  // Adds an object that is compared by identity and is not a member yet. Only while
+  // holds_addresses().
   void add_new(PyObject *object) {
     owned_.push(object);
     Py_INCREF(object);

@@ -307,7 +307,7 @@ int accumulate_grad(TensorObject *tensor, PyObject *gradient, bool on_tensors) {
   if (tensor->is_meta) {
     return bump_version(as_tensor(grad));
   }
-  // In place, so that who holds the old grad sees the sum, also when that is on a graph itself.
+  // In place, so that holders of the old grad see the sum, also when that is on a graph itself.
   const auto held_array = py::reinterpret_borrow<py::object>(as_object(as_tensor(grad)->array));
   PyObject *array = held_array.ptr();
   if (PyArray_ISWRITEABLE(as_array(array))) {

@@ -272,8 +272,8 @@ private:
 
   // -- the order
 
-  // Of two leaves neither is older: the heap then keeps the order in which torch, too, accumulates
-  // them and runs their hooks.
+  // Leaves are equally old: the heap keeps their order, in which torch, too, accumulates them and
+  // runs their hooks.
   static bool is_older(const std::pair<std::uint64_t, std::uint32_t> &a,
                        const std::pair<std::uint64_t, std::uint32_t> &b) {
     return a.first < b.first;
@@ -330,7 +330,7 @@ private:
     NodeObject *node = work.node;
     Gradients outputs(std::max<std::size_t>(node->n_outputs, 1));
     take(work, outputs);
-    // Of a node that leads to nothing that is asked for, nobody's hooks run.
+    // Hooks do not run on a node that leads to nothing that was asked for.
     if ((work.needed || work.first_capture >= 0) &&
         run_tensor_hooks(node, outputs, options_.create_graph) < 0) {
       return -1;
