@@ -70,8 +70,7 @@ py::object top_indices(const Array &input, py::ssize_t k, py::ssize_t axis, bool
   });
 }
 
-// -- by index
-// --------------------------------------------------------------------------------------
+// --- by index
 
 // The kernels read 8 bytes at once, also where they are two floats.
 bool aligned_strides(const Array &x) {

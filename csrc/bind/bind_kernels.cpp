@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Kernels that go element by element or row by row, and the submodule of all kernels.
 #include <cstdint>
 #include <limits>
 #include <string>
 
-#include "bind/kernel_arrays.h"
+#include "bind/dense_arrays.h"
 #include "bind/parts.h"
 #include "kernels/activation.h"
 #include "kernels/gelu.h"
+#include "kernels/pointwise.h"
 #include "kernels/softmax.h"
+#include "kernels/special.h"
 #include "kernels/thread_count.h"
 #include "kernels/transpose.h"
 
@@ -32,27 +35,18 @@ Array rowwise(const char *name, const Array &input, const py::object &out, Rowwi
                         [=](const T *x, T *to, py::ssize_t) { kernel(x, to, rows, n); });
 }
 
+template <Rowwise<float> f32, Rowwise<double> f64>
+Array rowwise_of(FunctionName name, const Array &x, const py::object &out) {
+  return float_type(name.text, x) == Float::f32 ? rowwise<float>(name.text, x, out, f32)
+                                                : rowwise<double>(name.text, x, out, f64);
+}
+
 Array gelu_of(const Array &x, bool tanh, const py::object &out) {
-  if (float_type("gelu", x) == Float::f32) {
-    return elementwise<float>(
-        "gelu", x, out, tanh ? Unary<float>(kernels::gelu_tanh) : Unary<float>(kernels::gelu));
-  }
-  return elementwise<double>(
-      "gelu", x, out, tanh ? Unary<double>(kernels::gelu_tanh) : Unary<double>(kernels::gelu));
-}
-
-Array softmax_of(const Array &x, const py::object &out) {
-  if (float_type("softmax", x) == Float::f32) {
-    return rowwise<float>("softmax", x, out, kernels::softmax);
-  }
-  return rowwise<double>("softmax", x, out, kernels::softmax);
-}
-
-Array log_softmax_of(const Array &x, const py::object &out) {
-  if (float_type("log_softmax", x) == Float::f32) {
-    return rowwise<float>("log_softmax", x, out, kernels::log_softmax);
-  }
-  return rowwise<double>("log_softmax", x, out, kernels::log_softmax);
+  return with_float("gelu", x, [&](auto zero) {
+    using T = decltype(zero);
+    return elementwise<T>("gelu", x, out,
+                          tanh ? Unary<T>(kernels::gelu_tanh) : Unary<T>(kernels::gelu));
+  });
 }
 
 template <class T>
@@ -100,39 +94,85 @@ Array row_gradient_of(FunctionName name, const py::object &g, const Array &y,
 }
 
 Array gelu_backward_of(const py::object &g, const Array &x, bool tanh, const py::object &out) {
-  if (float_type("gelu_backward", x) == Float::f32) {
-    const Binary<float> kernel =
-        tanh ? Binary<float>(kernels::gelu_tanh_backward) : Binary<float>(kernels::gelu_backward);
-    return gradient<float>("gelu_backward", g, x, out, kernel);
-  }
-  const Binary<double> kernel =
-      tanh ? Binary<double>(kernels::gelu_tanh_backward) : Binary<double>(kernels::gelu_backward);
-  return gradient<double>("gelu_backward", g, x, out, kernel);
+  const char *name = "gelu_backward";
+  return with_float(name, x, [&](auto zero) {
+    using T = decltype(zero);
+    return gradient<T>(name, g, x, out,
+                       tanh ? Binary<T>(kernels::gelu_tanh_backward)
+                            : Binary<T>(kernels::gelu_backward));
+  });
+}
+
+Array transpose_and_add(const Array &input, const py::object &bias) {
+  const char *name = "transpose_add";
+  return with_float(name, input, [&](auto zero) -> Array {
+    using T = decltype(zero);
+    if (input.ndim() != 2) {
+      throw py::value_error(std::string(name) + ": expected a matrix, got shape " +
+                            to_string(shape_of(input)));
+    }
+    const Contiguous<T> x(input);
+    const py::ssize_t rows = x.shape(0), columns = x.shape(1);
+    const Optional<T> added(name, "bias", bias, {rows});
+    ArrayOf<T> result(Shape{columns, rows});
+    const T *from = x.data();
+    T *to = result.mutable_data();
+    {
+      const GilRelease release;
+      kernels::transpose_add(from, added.data(), to, rows, columns);
+    }
+    return std::move(result);
+  });
+}
+
+// --- element by element, in any layout
+
+template <class T>
+using Map = void (*)(const T *, T *, std::ptrdiff_t, T, T);
+template <class T>
+using PairMap = void (*)(const T *, const T *, T *, std::ptrdiff_t, T, T);
+
+template <Unary<float> f32, Unary<double> f64>
+Array map(FunctionName name, const Array &x, const py::object &out) {
+  return float_type(name.text, x) == Float::f32 ? map_dense<float>(name.text, x, out, f32)
+                                                : map_dense<double>(name.text, x, out, f64);
+}
+
+template <Binary<float> f32, Binary<double> f64>
+Array map_pair(FunctionName name, const Array &x, const Array &y) {
+  return float_type(name.text, x) == Float::f32 ? map_dense_pair<float>(name.text, x, y, f32)
+                                                : map_dense_pair<double>(name.text, x, y, f64);
 }
 
 template <class T>
-Array transpose_add_of(const Array &input, const py::object &bias) {
-  if (input.ndim() != 2) {
-    throw py::value_error("transpose_add: expected a matrix, got shape " +
-                          to_string(shape_of(input)));
-  }
-  const Contiguous<T> x(input);
-  const py::ssize_t rows = x.shape(0), columns = x.shape(1);
-  const Optional<T> added("transpose_add", "bias", bias, {rows});
-  ArrayOf<T> result(Shape{columns, rows});
-  const T *from = x.data();
-  T *to = result.mutable_data();
-  {
-    const GilRelease release;
-    kernels::transpose_add(from, added.data(), to, rows, columns);
-  }
-  return result;
+Array map_by(const char *name, const Array &x, double a, double b, const py::object &out,
+             Map<T> kernel) {
+  return map_dense<T>(name, x, out, [=](const T *from, T *to, py::ssize_t n) {
+    kernel(from, to, n, static_cast<T>(a), static_cast<T>(b));
+  });
 }
 
-Array transpose_and_add(const Array &x, const py::object &bias) {
-  return float_type("transpose_add", x) == Float::f32 ? transpose_add_of<float>(x, bias)
-                                                      : transpose_add_of<double>(x, bias);
+template <Map<float> f32, Map<double> f64>
+Array map_with(FunctionName name, const Array &x, double a, double b, const py::object &out) {
+  return float_type(name.text, x) == Float::f32 ? map_by<float>(name.text, x, a, b, out, f32)
+                                                : map_by<double>(name.text, x, a, b, out, f64);
 }
+
+template <class T>
+Array map_pair_by(const char *name, const Array &x, const Array &y, double a, double b,
+                  PairMap<T> kernel) {
+  return map_dense_pair<T>(name, x, y, [=](const T *p, const T *q, T *to, py::ssize_t n) {
+    kernel(p, q, to, n, static_cast<T>(a), static_cast<T>(b));
+  });
+}
+
+template <PairMap<float> f32, PairMap<double> f64>
+Array map_pair_with(FunctionName name, const Array &x, const Array &y, double a, double b) {
+  return float_type(name.text, x) == Float::f32 ? map_pair_by<float>(name.text, x, y, a, b, f32)
+                                                : map_pair_by<double>(name.text, x, y, a, b, f64);
+}
+
+// --- threads
 
 std::int64_t thread_count() { return kernels::thread_count(); }
 
@@ -140,14 +180,12 @@ void set_thread_count(std::int64_t count) {
   kernels::set_thread_count(static_cast<std::ptrdiff_t>(count));
 }
 
-}  // namespace
-
 void bind_activation_kernels(Functions &m) {
   using namespace kernels;
   m.def_kernel<gelu_of>("gelu(x, tanh=False, out=None)", "x * Phi(x), or its tanh form.");
-  m.def_kernel<softmax_of>("softmax(x, out=None)", "Softmax over the last axis.");
-  m.def_kernel<log_softmax_of>("log_softmax(x, out=None)",
-                               "Logarithm of the softmax over the last axis.");
+  m.def_kernel<rowwise_of<softmax, softmax>>("softmax(x, out=None)", "Softmax over the last axis.");
+  m.def_kernel<rowwise_of<log_softmax, log_softmax>>(
+      "log_softmax(x, out=None)", "Logarithm of the softmax over the last axis.");
   m.def_kernel<unary<sigmoid, sigmoid>>("sigmoid(x, out=None)", "1 / (1 + exp(-x)).");
   m.def_kernel<unary<silu, silu>>("silu(x, out=None)", "x / (1 + exp(-x)).");
   m.def_kernel<gelu_backward_of>("gelu_backward(g, x, tanh=False, out=None)",
@@ -169,6 +207,53 @@ void bind_activation_kernels(Functions &m) {
       "transpose_add(x, bias=None)",
       "The transpose of a matrix, with bias[i] added to what was row i.");
 }
+
+void bind_map_kernels(Functions &m) {
+  using namespace kernels;
+  m.def_kernel<map<erf, erf>>("erf(x, out=None)", "The error function.");
+  m.def_kernel<map<erfinv, erfinv>>("erfinv(x, out=None)", "The inverse of the error function.");
+  m.def_kernel<map<lgamma, lgamma>>("lgamma(x, out=None)", "log(|gamma(x)|).");
+  m.def_kernel<map<digamma, digamma>>("digamma(x, out=None)", "The derivative of lgamma.");
+  m.def_kernel<map_pair<logaddexp, logaddexp>>("logaddexp(x, y)", "log(exp(x) + exp(y)).");
+  m.def_kernel<map_pair<fmod, fmod>>("fmod(x, y)", "The remainder of x / y with the sign of x.");
+  m.def_kernel<map_pair<remainder, remainder>>("remainder(x, y)",
+                                               "The remainder of x / y with the sign of y.");
+  m.def_kernel<map_with<clamp, clamp>>("clamp(x, a=0.0, b=0.0, out=None)", "x limited to [a, b].");
+  m.def_kernel<map_with<hardswish, hardswish>>("hardswish(x, a=0.0, b=0.0, out=None)",
+                                               "x * min(max(x + 3, 0), 6) / 6.");
+  m.def_kernel<map_with<hardsigmoid, hardsigmoid>>("hardsigmoid(x, a=0.0, b=0.0, out=None)",
+                                                   "min(max(x + 3, 0), 6) / 6.");
+  m.def_kernel<map_with<softplus, softplus>>("softplus(x, a=0.0, b=0.0, out=None)",
+                                             "log(1 + exp(a * x)) / a, and x where a * x > b.");
+  m.def_kernel<map_with<threshold, threshold>>("threshold(x, a=0.0, b=0.0, out=None)",
+                                               "x, and b where x <= a.");
+  m.def_kernel<map_with<hardshrink, hardshrink>>("hardshrink(x, a=0.0, b=0.0, out=None)",
+                                                 "x, and 0 where |x| <= a.");
+  m.def_kernel<map_with<softshrink, softshrink>>("softshrink(x, a=0.0, b=0.0, out=None)",
+                                                 "x moved by a towards 0.");
+  m.def_kernel<map_with<leaky_relu, leaky_relu>>("leaky_relu(x, a=0.0, b=0.0, out=None)",
+                                                 "x, and a * x where x <= 0.");
+  m.def_kernel<map_with<sign, sign>>("sign(x, a=0.0, b=0.0, out=None)", "-1, 0 or 1; 0 for NaN.");
+  m.def_kernel<map_pair_with<huber, huber>>(
+      "huber(x, y, a=0.0, b=0.0)", "z * z / 2 for z = |x - y| < a, else a * (z - a / 2); over b.");
+  m.def_kernel<map_pair_with<between, between>>("between(x, y, a=0.0, b=0.0)",
+                                                "x where a < y < b, else 0.");
+  m.def_kernel<map_pair_with<hardswish_backward, hardswish_backward>>(
+      "hardswish_backward(x, y, a=0.0, b=0.0)", "x times the derivative of hardswish at y.");
+  m.def_kernel<map_pair_with<hardsigmoid_backward, hardsigmoid_backward>>(
+      "hardsigmoid_backward(x, y, a=0.0, b=0.0)",
+      "x times the derivative of hardsigmoid, from its result y.");
+  m.def_kernel<map_pair_with<softplus_backward, softplus_backward>>(
+      "softplus_backward(x, y, a=0.0, b=0.0)", "x times the derivative of softplus at y.");
+  m.def_kernel<map_pair_with<threshold_backward, threshold_backward>>(
+      "threshold_backward(x, y, a=0.0, b=0.0)", "x, and 0 where y <= a.");
+  m.def_kernel<map_pair_with<shrink_backward, shrink_backward>>(
+      "shrink_backward(x, y, a=0.0, b=0.0)", "x, and 0 where |y| <= a.");
+  m.def_kernel<map_pair_with<leaky_relu_backward, leaky_relu_backward>>(
+      "leaky_relu_backward(x, y, a=0.0, b=0.0)", "x, and a * x where y <= 0.");
+}
+
+}  // namespace
 
 void bind_kernels(Functions &functions) {
   const py::handle module = functions.module();

@@ -56,10 +56,9 @@ Array layer_norm_as(const Array &x, py::ssize_t n, const py::object &weight, con
 Array layer_norm(const Array &x, int axes, const py::object &weight, const py::object &bias,
                  double eps, const py::object &out) {
   const py::ssize_t n = normalized_size("layer_norm", x, axes);
-  if (float_type("layer_norm", x) == Float::f32) {
-    return layer_norm_as<float>(x, n, weight, bias, eps, out, nullptr, nullptr);
-  }
-  return layer_norm_as<double>(x, n, weight, bias, eps, out, nullptr, nullptr);
+  return with_float("layer_norm", x, [&](auto zero) {
+    return layer_norm_as<decltype(zero)>(x, n, weight, bias, eps, out, nullptr, nullptr);
+  });
 }
 
 // Statistics for each row of `n` values. Rows of nothing, which the kernel skips, have 0.
@@ -82,14 +81,12 @@ py::tuple layer_norm_stats(const Array &x, int axes, const py::object &weight,
                            const py::object &bias, double eps) {
   const py::ssize_t n = normalized_size("layer_norm_stats", x, axes);
   const Shape shape = leading_shape(x, axes);
-  if (float_type("layer_norm_stats", x) == Float::f32) {
-    const auto mean = statistics<float>(shape, n), rstd = statistics<float>(shape, n);
-    auto out = layer_norm_as<float>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
+  return with_float("layer_norm_stats", x, [&](auto zero) {
+    using T = decltype(zero);
+    const auto mean = statistics<T>(shape, n), rstd = statistics<T>(shape, n);
+    auto out = layer_norm_as<T>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
     return tuple_of(out, mean.value(), rstd.value());
-  }
-  const auto mean = statistics<double>(shape, n), rstd = statistics<double>(shape, n);
-  auto out = layer_norm_as<double>(x, n, weight, bias, eps, py::none(), mean.data(), rstd.data());
-  return tuple_of(out, mean.value(), rstd.value());
+  });
 }
 
 using Wanted = Flags<3>;

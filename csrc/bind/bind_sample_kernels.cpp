@@ -15,8 +15,7 @@
 namespace modtree {
 namespace {
 
-// -- grid_sample
-// -----------------------------------------------------------------------------------
+// --- grid_sample
 
 kernels::Interpolation interpolation(const std::string &mode) {
   if (mode == "nearest") {
@@ -163,8 +162,7 @@ py::tuple grid_sample_backward(const py::object &g, const Array &x, const py::ob
   });
 }
 
-// -- distances
-// -------------------------------------------------------------------------------------
+// --- distances
 
 kernels::Norm norm_of(double p) {
   if (!(p >= 0)) {
@@ -246,8 +244,7 @@ py::tuple distance_backward(const py::object &g, const py::object &distances, co
   });
 }
 
-// -- ctc
-// -------------------------------------------------------------------------------------------
+// --- ctc
 
 // Labels and lengths, with everything checked that the kernel relies on.
 struct Sequences {

@@ -216,15 +216,13 @@ void run_unless_empty(const Array &x, void (*kernel)(const Arguments &), const A
   }
 }
 
-// The parts of the binding, one for each file bind_*_kernels.cpp.
-void bind_activation_kernels(Functions &m);
+// The parts of the binding, one for each other file bind_*_kernels.cpp.
 void bind_norm_kernels(Functions &m);
 void bind_loss_kernels(Functions &m);
 void bind_window_kernels(Functions &m);
 void bind_optimizer_kernels(Functions &m);
 void bind_recurrent_kernels(Functions &m);
 void bind_product_kernels(Functions &m);
-void bind_map_kernels(Functions &m);
 void bind_along_kernels(Functions &m);
 void bind_sample_kernels(Functions &m);
 

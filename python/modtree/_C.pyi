@@ -613,7 +613,6 @@ def wrap(value: Any, shared: bool = False) -> Any: ...
 
 # -- numeric functions on arrays -------------------------------------------------------------------
 
-
 class kernels:
     """A submodule: numeric kernels on float32 and float64 arrays; ``out`` may be the input.
 

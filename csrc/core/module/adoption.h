@@ -91,7 +91,6 @@ void take_native_slots(PyTypeObject *type);
 void rebind_global_hooks(const std::string &name, py::handle table);
 
 // --- tracing
-// ---------------------------------------------------------------------------------
 
 // libtorch's own function behind `torch._C._get_tracing_state`: a reference to a shared pointer.
 // Null where it is not known; then its Python form is called.

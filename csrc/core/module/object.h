@@ -121,7 +121,6 @@ const SpecialName *find_special_name(PyObject *name);
 void init_special_names();
 
 // --- reading
-// ---------------------------------------------------------------------------------
 
 inline PyObject **compact_cell(ModuleState &state, Slot slot) {
   switch (slot) {
@@ -246,7 +245,6 @@ inline bool has_odd_table(ModuleObject *module) {
 }
 
 // --- writing
-// ---------------------------------------------------------------------------------
 
 // Replaces an entry whatever it is; a value that compact mode cannot hold makes the module exposed.
 // -1 on error.

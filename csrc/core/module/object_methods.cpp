@@ -51,7 +51,7 @@ int check_name(PyObject *name) {
 
 PyObject *none_or_error(int result) { return result < 0 ? nullptr : Py_NewRef(Py_None); }
 
-// --- what takes the place of CPython's functions -----------------------------------------------
+// --- what takes the place of CPython's functions
 
 wrapperfunc wrap_setattr, wrap_delattr, wrap_getattribute;  // CPython's own
 
@@ -154,7 +154,7 @@ PyObject *object_new(PyObject *builtin, PyObject *const *args, std::size_t flagg
   });
 }
 
-// --- the exchange ------------------------------------------------------------------------------
+// --- the exchange
 
 // The record behind object's slot wrapper of this name; null when anything about it is not as
 // expected.

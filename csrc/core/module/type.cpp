@@ -163,7 +163,6 @@ void module_tp_dealloc(PyObject *self_obj) {
 }
 
 // --- __dict__
-// ---------------------------------------------------------------------------------
 
 PyObject *module_get_dict(PyObject *self_obj, void *) {
   ModuleObject *self = as_module(self_obj);

@@ -108,7 +108,7 @@ inline TypeVersion type_version(PyTypeObject *type) {
 }
 #endif
 
-// --- borrowed from dicts -----------------------------------------------------------------------
+// --- borrowed from dicts
 
 // As PyDict_GetItemWithError().
 inline PyObject *dict_get(PyObject *dict, PyObject *key) {

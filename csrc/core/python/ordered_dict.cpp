@@ -114,7 +114,6 @@ bool append_node(OrderedDict *dict, PyObject *key, Py_hash_t hash) {
 }
 
 // --- all entries at once
-// ---------------------------------------------------------------------------------
 
 // True if the dict has these keys and no others.
 bool has_keys_of(PyObject *dict, const DictEntry *entries, Py_ssize_t count) {
@@ -172,7 +171,6 @@ bool make_order(const DictEntry *entries, Py_ssize_t count, Py_ssize_t size, Ord
 }
 
 // --- what is compared at import
-// ---------------------------------------------------------------------------------
 
 // True if the dict, which CPython has filled in the order of its entries, looks as it should.
 bool looks_right(PyObject *object) {

@@ -316,7 +316,7 @@ bool call_attribute_override(const char *name, PyObject *self, PyObject *value, 
   return !func || call_override(func.ptr(), args, value == nullptr ? 1 : 2, nullptr, result);
 }
 
-// -- Tensor.__torch_function__ --------------------------------------------------------------------
+// --- Tensor.__torch_function__
 
 namespace {
 

@@ -136,7 +136,7 @@ PyMethodDef kModeFunctions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-// -- the context managers ---------------------------------------------------------------------
+// --- the context managers
 
 struct SwitchObject {
   PyObject_HEAD ProtocolState old;

@@ -222,7 +222,6 @@ PyType_Spec conversion_spec = {
 };
 
 // --- KeepTies
-// ---------------------------------------------------------------------------------
 
 PyObject *keep_ties_tp_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static const char *keywords[] = {"fn", nullptr};

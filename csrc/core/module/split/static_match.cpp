@@ -24,7 +24,6 @@ std::uint64_t pair_of(int one, int other) {
 }  // namespace
 
 // --- with what modules hold now
-// ---------------------------------------------------------------------------------
 
 bool StaticMatch::matches_container(int container, PyObject *now) {
   if (!enter(container, now)) {
@@ -158,7 +157,6 @@ bool StaticMatch::matches_ordered_dict(const StaticContainer &container, PyObjec
 }
 
 // --- with another table
-// ---------------------------------------------------------------------------------
 
 int StaticComparison::equal(const StaticItem &one, const StaticItem &other) {
   int equal = equal_items(one, other);

@@ -166,7 +166,6 @@ int StaticValues::traverse(visitproc visit, void *arg) const {
 }
 
 // --- building
-// ---------------------------------------------------------------------------------
 
 StaticItem StaticBuilder::add(PyObject *value) {
   const auto owner = py::reinterpret_borrow<py::object>(value);

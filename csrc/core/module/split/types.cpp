@@ -40,7 +40,6 @@ const Structure &structure_of(PyObject *split) {
 }
 
 // --- structures
-// ---------------------------------------------------------------------------------
 
 py::object new_structure() {
   py::object made = owned(structure_type->tp_alloc(structure_type, 0));
@@ -252,7 +251,6 @@ PyType_Spec structure_spec = {
 };
 
 // --- splits
-// ---------------------------------------------------------------------------------
 
 int split_tp_traverse(PyObject *self_obj, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self_obj));

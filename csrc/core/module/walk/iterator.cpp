@@ -128,7 +128,6 @@ void walk_tp_dealloc(PyObject *self_obj) {
 }
 
 // --- what makes a walk answer as a generator: send, throw, the gi_ attributes
-// ---------------------------------------------------------------------------------
 
 // A generator of CPython's own in the state of the walk. It answers what is asked too seldom to be
 // worth code of ours that would have to follow CPython's. Null on error.
@@ -229,7 +228,6 @@ PyObject *walk_throw(PyObject *self_obj, PyObject *args) {
 }
 
 // --- the type
-// ---------------------------------------------------------------------------------
 
 PyMethodDef walk_methods[] = {
     {"close", entry<walk_close>, METH_NOARGS, "close($self, /)\n--\n\nEnds the walk."},

@@ -21,7 +21,6 @@ namespace modtree {
 namespace {
 
 // --- modules whose mode is written in place
-// ---------------------------------------------------------------------------------
 
 // True if the class and the object have only Module's own methods for setting the mode of a module
 // below the root of the walk. A class that was not met before counts as one that does not.
@@ -280,7 +279,6 @@ private:
 };
 
 // --- any tree
-// ---------------------------------------------------------------------------------
 
 struct TrainVisitor {
   static constexpr Virtual kMethod = Virtual::train;
