@@ -138,7 +138,7 @@ constexpr std::ptrdiff_t kNone = std::numeric_limits<std::ptrdiff_t>::min();
 template <class T, int kTaps, int kDims>
 struct PointTaps {
   static constexpr int kCount = power(kTaps, kDims);
-  std::ptrdiff_t offset[kCount];  // kNone where there is no pixel
+  std::ptrdiff_t offset[kCount];  // kNone outside of the image
   T weight[kCount];
   T slope[kDims][kCount];
 };
@@ -233,7 +233,7 @@ private:
 template <class T, int kTaps, int kDims>
 struct ManyTaps {
   static constexpr int kCount = power(kTaps, kDims);
-  std::ptrdiff_t offset[kCount][kPoints];  // kNone where there is no pixel
+  std::ptrdiff_t offset[kCount][kPoints];  // kNone outside of the image
   T weight[kCount][kPoints];
 };
 

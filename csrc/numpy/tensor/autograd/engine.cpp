@@ -513,7 +513,7 @@ PyObject *run_backward(PyObject *roots, PyObject *gradients, PyObject *inputs,
     if (backward->add_capture(input) < 0) {
       return nullptr;
     }
-    // backward(inputs=...) makes those that are no leaves keep their gradient, from now on.
+    // backward(inputs=...) makes those that are not leaves keep their gradient, from now on.
     if (options.accumulate && !input->retains_grad && retain_grad(input) < 0) {
       return nullptr;
     }
