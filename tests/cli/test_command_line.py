@@ -30,6 +30,14 @@ positional arguments:
   program     the script and its arguments
 """
 
+SLOW_MODEL = """\
+import time
+
+def build():
+    print("building", flush=True)
+    time.sleep(60)
+"""
+
 on_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
 
 
@@ -158,10 +166,11 @@ def _take_interrupts():
 
 @on_posix
 def test_an_interrupt(tmp_path):
-    command = command_of("bench", "--no-torch", "--seconds", 60)
+    (tmp_path / "slow.py").write_text(SLOW_MODEL)
+    command = command_of("summary", f"{tmp_path / 'slow.py'}:build")
     pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, preexec_fn=_take_interrupts, **pipe) as running:
-        assert running.stdout.readline().startswith(b"python ")
+        assert running.stderr.readline() == b"building\n"
         running.send_signal(signal.SIGINT)
         assert running.communicate()[1] == b""
     assert running.returncode == 128 + signal.SIGINT

@@ -29,7 +29,6 @@ COMMANDS = {
     "convert": "write a checkpoint in another format, dtype or number of files",
     "verify": "check that a checkpoint is whole, and fits a model",
     "summary": "show the tree of a model",
-    "bench": "time the operations on module trees on this machine",
 }
 
 _EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
