@@ -149,13 +149,6 @@ def test_several_names_at_once():
     assert_loaded(model, state)
 
 
-def test_children_that_share_no_letters():
-    state = replaced("^embed", "tok_embeddings", replaced("^lm_head", "output"))
-    text = explained(Net(), state)
-    assert "'embed.weight' is perhaps 'tok_embeddings.weight'" in text
-    assert "'lm_head.weight' is perhaps 'output.weight'" in text
-
-
 def test_what_fits_two_ways_is_not_guessed():
     class Attention(nn.Module):
         def __init__(self, names):
@@ -245,17 +238,12 @@ def test_another_number_of_layers_under_a_prefix():
     assert "partial" not in text
 
 
-@pytest.mark.parametrize("is_tied", [True, False])
-def test_a_tied_entry_is_missing(is_tied):
+def test_a_tied_entry_is_missing():
     model = Net()
-    if is_tied:
-        model.lm_head.weight = model.embed.weight
+    model.lm_head.weight = model.embed.weight
     state = saved()
     del state["lm_head.weight"]
     text = explained(model, state)
-    if not is_tied:  # the values may just as well have been lost
-        assert "was perhaps the same tensor" in text and "Try: " not in text
-        return
     assert "is the same tensor as" in text
     follow(text, model, state)
     assert modtree.equal(model.lm_head.weight, state["embed.weight"])
@@ -419,7 +407,7 @@ WITHOUT_CALL = {
     (some, other)
     for some in FORMS
     for other in FORMS
-    if "spectral" in other and "spectral" not in some or "weight" in other and "spectral" in some
+    if "spectral" in other and "spectral" not in some or "weight" in other and "weight" not in some
 } | {("weight_norm", "spectral_norm"), ("older weight_norm", "older spectral_norm")}
 
 
@@ -459,51 +447,6 @@ def test_every_form_of_a_norm(given, own, layer):
         np.testing.assert_allclose(
             part(x).detach().numpy(), other(x).detach().numpy(), rtol=1e-4, atol=1e-5
         )
-
-
-def test_two_tensors_that_are_no_weight_norm_are_not_computed_as_such():
-    class Scaled(nn.Module):
-        def forward(self, scale, direction):
-            return scale * direction
-
-        def right_inverse(self, value):
-            return modtree.ones(5, 1), value
-
-    model = nn.Linear(3, 5)
-    nn.utils.parametrize.register_parametrization(model, "weight", Scaled())
-    text = explained(model, saved(nn.Linear(3, 5)))
-    assert "'weight' is parametrized in the model" in text and "load_state_dict(" not in text
-
-
-def test_adapters():
-    state = {}
-    for key, value in saved().items():
-        state["base_model.model." + key.replace("attn.", "attn.base_layer.")] = value
-        if key.endswith("attn.weight"):
-            for name, shape in (("lora_A", (2, 4)), ("lora_B", (4, 2))):
-                path = key.removesuffix(".weight")
-                state[f"base_model.model.{path}.{name}.default.weight"] = modtree.zeros(shape)
-    model = Net()
-    text = explained(model, state)
-    assert "6 entries are LoRA adapters of peft" in text
-    follow(text, model, state)
-    base = {key: value for key, value in state.items() if "lora" not in key}
-    assert_loaded(model, base)
-    alone = {key: value for key, value in state.items() if "lora" in key}
-    assert "the LoRA adapters of peft alone" in explained(Net(), alone)
-
-
-@pytest.mark.parametrize(
-    ("entries", "writer"),
-    [
-        (["scale", "zero_point", "_packed_params.dtype", "_packed_params._packed_params"], "ao"),
-        (["SCB", "weight_format", "weight"], "bitsandbytes"),
-        (["qweight", "qzeros", "scales"], "GPTQ"),
-    ],
-)
-def test_quantized(entries, writer):
-    text = explained(linears(), {f"0.{name}": modtree.ones(1) for name in entries})
-    assert "'0' was quantized when it was saved" in text and writer in text
 
 
 def test_another_vocabulary():

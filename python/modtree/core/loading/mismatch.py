@@ -35,10 +35,6 @@ def _no_tie(key: str) -> str | None:
     return None
 
 
-def _no_norm(entry: str) -> str | None:
-    return None
-
-
 def _never(key: str) -> bool:
     return False
 
@@ -56,7 +52,6 @@ class Mismatch(NamedTuple):
             None.
         is_passed_over: is a load silent about a key that the model has no entry for?
         is_none: does the model have None under a key?
-        norm_of: gives the function that gave an entry of the model its norm, or None.
     """
 
     missing: list[str]
@@ -67,7 +62,6 @@ class Mismatch(NamedTuple):
     tie: Callable[[str], str | None] = _no_tie
     is_passed_over: Callable[[str], bool] = _never
     is_none: Callable[[str], bool] = _never
-    norm_of: Callable[[str], str | None] = _no_norm
 
     @property
     def is_empty(self) -> bool:

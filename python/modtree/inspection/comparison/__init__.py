@@ -20,8 +20,8 @@ from modtree.inspection.comparison.result import Diff, Unequal
 from modtree.inspection.comparison.sides import Facts, NoValues, Side, open_side
 from modtree.inspection.comparison.value_change import value_change
 from modtree.inspection.load_failures.causes import doubts_of
+from modtree.inspection.load_failures.certainty import near_matches
 from modtree.inspection.load_failures.key_rules import likely_rules
-from modtree.inspection.load_failures.near_keys import near_matches
 from modtree.inspection.values import values_of
 
 __all__ = ["compare"]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of, shape_of
+from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of
 from modtree.inspection.load_failures.certainty import RENUMBERED
 from modtree.inspection.load_failures.key_rules import Found, find_rules, shown_rules
 from modtree.inspection.load_failures.layouts import (
@@ -30,18 +30,7 @@ _MOST_TIES = 50  # missing keys whose tensor is looked for under another name
 _MOST_MAPPINGS = 16  # in which the state dict is looked for
 _MOST_KEYS = 1000  # keys of a mapping in the mapping that are looked for in the model
 
-#: What ends keys of modules that were quantized, and who writes it so.
-_QUANTIZED = {
-    "_packed_params._packed_params": "torch.ao.quantization",
-    "SCB": "bitsandbytes",
-    "weight.absmax": "bitsandbytes",
-    "weight.quant_map": "bitsandbytes",
-    "qweight": "GPTQ or AWQ",
-    "qzeros": "GPTQ or AWQ",
-}
-_TABLES = ("lm_head.weight", "head.weight", "decoder.weight", "output.weight", "embed_out.weight")
 _AVERAGED = re.compile(r"(?<![a-z])(ema|swa|averaged?|shadow)(?![a-z])", re.IGNORECASE)
-_EMBEDDINGS = re.compile(r"(embed\w*|wte|tok\w*|shared|word_\w+)(\.\w+)*\.weight$")
 
 
 class Causes(NamedTuple):
@@ -61,13 +50,11 @@ def likely_causes(found: Mismatch) -> Causes:
     nested = _nested_state_dict(found)
     if nested is not None:
         return nested
-    causes = [*_adapters(found), *_quantized(found)]
     mark = None if separator_rules(found) else flat_keys(found)
     if mark is not None:
-        return Causes([*causes, _flat(mark)], [])
+        return Causes([_flat(mark)], [])
     changed = find_rules(found)
-    if changed.rules:
-        causes.insert(0, _renames(changed))
+    causes = [_renames(changed)] if changed.rules else []
     return Causes(causes + _others(changed), doubts_of(changed))
 
 
@@ -188,36 +175,6 @@ def _mappings(found: Mismatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     yield f"[{key!r}][{name!r}]", inner
 
 
-def _adapters(found: Mismatch) -> Iterator[str]:
-    adapters = [key for key in found.unexpected if ".lora_" in key]
-    if not adapters:
-        return
-    if len(adapters) == len(found.state_dict):
-        yield (
-            "the state dict has the LoRA adapters of peft alone. Try: load the model that they "
-            "were made for first, then peft.PeftModel.from_pretrained(model, folder)"
-        )
-        return
-    count = len(adapters)
-    are = "1 entry is a LoRA adapter" if count == 1 else f"{count} entries are LoRA adapters"
-    yield (
-        f"{are} of peft, {adapters[0]!r} first. Try: "
-        f"merge_and_unload() of the peft model before saving, or load what is below them"
-    )
-
-
-def _quantized(found: Mismatch) -> Iterator[str]:
-    for key in found.unexpected:
-        for ending, writer in _QUANTIZED.items():
-            if key == ending or key.endswith(f".{ending}"):
-                yield (
-                    f"{key.removesuffix(ending).rstrip('.') or 'the root'!r} was quantized when it "
-                    f"was saved ({writer}). Try: quantize the model in the same way before "
-                    f"loading, or save it dequantized"
-                )
-                return
-
-
 def _flat(mark: str) -> str:
     names = f"{{key.replace('.', {mark!r}): key for key in model.state_dict()}}.get"
     return (
@@ -235,30 +192,16 @@ def _ties(found: Mismatch) -> Iterator[str]:
         tie = found.tie(key)
         if tie is not None:
             ties[key] = tie
-    if ties:
-        pairs = ", ".join(f"{key!r}: state_dict[{tie!r}]" for key, tie in ties.items())
-        key, tie = next(iter(ties.items()))
-        call = f". Try: model.load_state_dict({{**state_dict, {pairs}}})"
-        is_all = len(ties) == len(found.missing) and not found.unexpected and not found.shapes
-        yield (
-            f"{key!r} is the same tensor as {tie!r}, and files such as those of safetensors keep "
-            f"one of them{call if is_all else ''}"
-        )
-    elif len(found.missing) == 1 and found.missing[0].endswith(_TABLES):
-        shape = found.model_shape(found.missing[0])
-        alike = [
-            key
-            for key in found.state_dict
-            if type(key) is str
-            and _EMBEDDINGS.search(key)
-            and shape_of(found.state_dict[key]) == shape
-        ]
-        if shape is not None and len(alike) == 1:
-            yield (
-                f"{found.missing[0]!r} was perhaps the same tensor as {alike[0]!r} when it was "
-                f"saved, of which files such as those of safetensors keep one; in this model the "
-                f"two are not tied"
-            )
+    if not ties:
+        return
+    pairs = ", ".join(f"{key!r}: state_dict[{tie!r}]" for key, tie in ties.items())
+    key, tie = next(iter(ties.items()))
+    call = f". Try: model.load_state_dict({{**state_dict, {pairs}}})"
+    is_all = len(ties) == len(found.missing) and not found.unexpected and not found.shapes
+    yield (
+        f"{key!r} is the same tensor as {tie!r}, and files such as those of safetensors keep "
+        f"one of them{call if is_all else ''}"
+    )
 
 
 def _nones(found: Mismatch) -> Iterator[str]:

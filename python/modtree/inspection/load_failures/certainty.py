@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Is a renaming the one explanation of all keys?"""
+"""Whether a renaming is the single explanation of all keys, and single keys that may be one another
+where no rule says so.
+"""
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes
+from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, shape_of
 from modtree.core.loading.rename import Rename, rename_function
 
-__all__ = ["RENUMBERED", "doubt"]
+__all__ = ["RENUMBERED", "doubt", "near_matches"]
 
 RENUMBERED = "alike, under other numbers"
 
+_LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter
+_LONGEST_READ = 300  # letters of a key that is compared letter by letter
+_CLOSE = 0.75  # how alike two keys must read, from 0 to 1
 _MOST_PROBES = 3  # keys below a module by which others like it are found
 _MOST_WORK = 50_000_000  # letters of keys that are looked up
 
@@ -236,3 +242,32 @@ def _natural(key: str) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", key)
     ]
+
+
+# -- single keys -----------------------------------------------------------------------------------
+
+
+def near_matches(found: Mismatch, most: int = 5) -> list[tuple[str, str]]:
+    """Pairs of a missing key and the unexpected one that reads most like it; none where other
+    pairs fit as well.
+    """
+    by_name: dict[str, list[str]] = {}
+    unexpected = [key for key in found.unexpected if len(key) <= _LONGEST_READ]
+    for key in unexpected:
+        by_name.setdefault(key.rpartition(".")[2], []).append(key)
+    pairs = []
+    for key in found.missing[:most]:
+        if len(key) > _LONGEST_READ:
+            continue
+        candidates = by_name.get(key.rpartition(".")[2]) or unexpected
+        close = difflib.get_close_matches(key, candidates[:_LONGEST_SEARCH], n=1, cutoff=_CLOSE)
+        if close and _may_be(found, key, close[0]):
+            pairs.append((key, close[0]))
+    names = {other: key for key, other in pairs}
+    is_sure = len(names) == len(pairs) and doubt(found, lambda key: names.get(key, key)) is None
+    return pairs if is_sure else []
+
+
+def _may_be(found: Mismatch, key: str, other: str) -> bool:
+    saved, own = shape_of(found.state_dict.get(other)), found.own.get(key)
+    return saved is None or own is None or saved == own

@@ -24,8 +24,7 @@ from modtree.core.loading.mismatch import (
 )
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.inspection.load_failures.causes import likely_causes
-from modtree.inspection.load_failures.near_keys import near_matches
-from modtree.inspection.load_failures.norm_forms import norm_of
+from modtree.inspection.load_failures.certainty import near_matches
 
 __all__ = ["explain_given", "explain_load"]
 
@@ -165,7 +164,6 @@ def explain_load(
         keys.tie_finder(state_dict),
         lambda key: keys.none_above(key) is not None,
         keys.nones.__contains__,
-        lambda entry: norm_of(module, entry),
     )
     causes, doubts = likely_causes(found)
     causes += _older_versions(

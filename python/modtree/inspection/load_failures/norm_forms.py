@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from modtree.core.foreign import state_of
 from modtree.core.loading.mismatch import Mismatch, shape_of
 
-__all__ = ["form_rules", "norm_of", "norms"]
+__all__ = ["form_rules", "norms"]
 
 _FEW = 4  # entries that a call has in it
 
@@ -41,30 +40,6 @@ _OTHER_FORM = {
     _SPECTRAL_NORM: _OLDER_SPECTRAL_NORM,
     _OLDER_SPECTRAL_NORM: _SPECTRAL_NORM,
 }
-_CLASSES = {
-    "_WeightNorm": _WEIGHT_NORM,
-    "_SpectralNorm": _SPECTRAL_NORM,
-    "WeightNorm": _OLDER_WEIGHT_NORM,
-    "SpectralNorm": _OLDER_SPECTRAL_NORM,
-}
-
-
-def norm_of(model: Any, entry: str) -> str | None:
-    """The function that gave an entry of a model its norm, if any did."""
-    *path, name = entry.split(".")
-    state = state_of(model)
-    for part in path:
-        module = state.get("_modules", {}).get(part)
-        if module is None:
-            return None
-        state = state_of(module)
-    for hook in state.get("_forward_pre_hooks", {}).values():
-        if getattr(hook, "name", None) == name and type(hook).__name__ in _CLASSES:
-            return _CLASSES[type(hook).__name__]
-    for part in ("parametrizations", name):
-        state = state_of(state.get("_modules", {}).get(part))
-    steps = list(state.get("_modules", {}).values())
-    return _CLASSES.get(type(steps[0]).__name__) if len(steps) == 1 else None
 
 
 def norms(found: Mismatch) -> Iterator[str]:
@@ -80,7 +55,7 @@ def norms(found: Mismatch) -> Iterator[str]:
     for form, entries in own.items():
         lacking = [e for e in entries if e in unexpected and not missing.isdisjoint(_keys(form, e))]
         if lacking:
-            yield _in_model_alone(found, form, lacking)
+            yield _in_model_alone(form, lacking[0])
 
 
 def _keys(form: str | None, entry: str) -> list[str]:
@@ -197,45 +172,14 @@ def _shown(form: str) -> str:
     return name if "." in name else f"the older {name}"
 
 
-def _in_model_alone(found: Mismatch, form: str | None, entries: list[str]) -> str:
-    entry, short = entries[0], (form or "").rpartition(".")[2]
+def _in_model_alone(form: str | None, entry: str) -> str:
     if form is None or form in (_WEIGHT_NORM, _SPECTRAL_NORM):
-        what = f"{entry!r} is parametrized in the model, and was not when it was saved. Try: "
-        then = "load first and parametrize then"
-    else:
-        what = f"{entry!r} has {short} in the model, and had not when it was saved. Try: "
-        then = f"load first and call {short} then"
-    if form not in (_WEIGHT_NORM, _OLDER_WEIGHT_NORM):
-        return what + then
-    parts = {key for e in entries for key in _keys(form, e)}
-    is_all = (
-        all(found.norm_of(e) == form and _has_norm_shapes(found, form, e) for e in entries)
-        and set(found.missing) == parts
-        and set(found.unexpected) == set(entries)
-        and not found.shapes
-    )
-    if not is_all:
-        return what + then
-    lengths, direction = map(_key_code, _ENDS[form])
+        return (
+            f"{entry!r} is parametrized in the model, and was not when it was saved. Try: load "
+            f"first and parametrize then"
+        )
+    short = form.rpartition(".")[2]
     return (
-        f"{what}own = model.state_dict(); model.load_state_dict({{new: part for key, value in "
-        f"state_dict.items() for new, part in ([({direction}, value), ({lengths}, "
-        f"value.square().sum([i for i, n in enumerate(own[{lengths}].shape) if n == 1], "
-        f"keepdim=True).sqrt())] if {lengths} in own else [(key, value)])}})"
+        f"{entry!r} has {short} in the model, and had not when it was saved. Try: load first and "
+        f"call {short} then"
     )
-
-
-def _key_code(end: str) -> str:
-    """A program's expression for the key of a part of the entry ``key``."""
-    if end.startswith(r"\1"):
-        return f"key + {end[2:]!r}"
-    return f"re.sub(r'(\\w+)$', r'{end}', key)"
-
-
-def _has_norm_shapes(found: Mismatch, form: str, entry: str) -> bool:
-    """Are all dimensions but one those over which lengths are taken?"""
-    lengths, direction = (found.own.get(key) for key in _keys(form, entry))
-    shape = shape_of(found.state_dict.get(entry))
-    if not lengths or shape != direction or shape is None or len(lengths) != len(shape):
-        return False
-    return 1 in lengths and sum(n != 1 for n in lengths) <= 1
