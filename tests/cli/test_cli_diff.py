@@ -94,7 +94,7 @@ def test_rename(cli, pair):
     ("option", "message"),
     [
         (["--rename", "module."], "expected OLD=NEW, such as module.= or encoder.=backbone., got"),
-        (["--rename", "/(/=x"], "'/(/=x' is no rule: missing ), unterminated subpattern"),
+        (["--rename", "/(/=x"], "'/(/=x' is not a rule: missing ), unterminated subpattern"),
         (["--rename", "/x/=\\7"], "invalid group reference 7"),
         (["--rename", "/x/=\\g<y>"], "unknown group name"),
         (["--rtol", "-1"], "expected a number of 0 or more, got '-1'"),

@@ -8,11 +8,14 @@ import graphlib
 import importlib.metadata
 import importlib.util
 import inspect
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -362,6 +365,95 @@ def test_lines_of_documents_have_100_columns():
                 wrong.append(f"{path.relative_to(ROOT)}:{number}")
     assert wrong == []
 
+
+# -- words -----------------------------------------------------------------------------------------
+
+#: Folders whose comments, docstrings and messages are checked below.
+READ_ROOMS = (
+    "python/modtree/cli",
+    "python/modtree/core",
+    "python/modtree/editing",
+    "python/modtree/inspection",
+    "python/modtree/jax",
+    "python/modtree/jax_arrays",
+    "python/modtree/torch",
+)
+#: Letters of a piece of text, with its quotes, that ends before the line is full.
+SHORT_PIECE = 40
+
+
+def files_of_read_rooms() -> list[Path]:
+    rooms = [path for room in READ_ROOMS for path in sorted((ROOT / room).rglob("*"))]
+    return [path for path in rooms if path.suffix in {".py", ".cpp", ".h"}]
+
+
+def python_tokens(path: Path) -> list[tokenize.TokenInfo]:
+    text = path.read_text(encoding="utf-8")
+    return list(tokenize.generate_tokens(io.StringIO(text).readline))
+
+
+def comments_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of comments with their numbers."""
+    if path.suffix == ".py":
+        for token in python_tokens(path):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        comment = re.search(r"(?:^|\s)(//.*)$", line)
+        if comment:
+            yield number, comment[1]
+
+
+@needs_sources
+def test_comments_do_not_ask():
+    asking = [
+        f"{path.relative_to(ROOT)}:{number}: {comment}"
+        for path in files_of_read_rooms()
+        for number, comment in comments_of(path)
+        if comment.rstrip(" -").endswith("?")
+    ]
+    assert asking == []
+
+
+@needs_sources
+def test_docstrings_do_not_begin_with_a_question():
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    asking = []
+    for path in files_of_read_rooms():
+        tree = ast.parse(path.read_text(encoding="utf-8") if path.suffix == ".py" else "")
+        for node in ast.walk(tree):
+            text = ast.get_docstring(node) if isinstance(node, kinds) else None
+            if text and text.splitlines()[0].endswith("?"):
+                asking.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
+    assert asking == []
+
+
+def cut_texts(path: Path) -> Iterator[str]:
+    """Short pieces of a text that goes on in the next line, where nothing in them ends a line."""
+    piece = None
+    for token in python_tokens(path):
+        if token.type in (tokenize.NL, tokenize.COMMENT):
+            continue
+        is_text = token.type == tokenize.STRING
+        if is_text and piece is not None and token.start[0] > piece.start[0]:
+            is_whole_line = piece.string[:-1].endswith("\\n")
+            is_pattern = "r" in re.split("['\"]", piece.string)[0].lower()
+            if len(piece.string) < SHORT_PIECE and not is_whole_line and not is_pattern:
+                yield f"{path.relative_to(ROOT)}:{piece.start[0]}: {piece.string}"
+        piece = token if is_text else None
+
+
+@needs_sources
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="f-strings are several tokens there")
+def test_texts_fill_their_lines():
+    found = [
+        cut for path in files_of_read_rooms() if path.suffix == ".py" for cut in cut_texts(path)
+    ]
+    assert found == []
+
+
+# -- links -----------------------------------------------------------------------------------------
 
 #: The pages in docs/api, and those that are lists.
 MADE_FOR_THE_SITE = (".rst", "missing.md", "family_functions.md")

@@ -27,7 +27,7 @@ from modtree.inspection.printable import printable
 __all__ = ["execute", "fill"]
 
 _DESCRIPTION = """\
-Compares two checkpoints tensor by tensor: keys, shapes, dtypes and values, values that are no
+Compares two checkpoints tensor by tensor: keys, shapes, dtypes and values, values that are not
 tensors, and the versions of modules. Keys that differ in their numbers alone share a line.
 """
 _EXAMPLES = """\

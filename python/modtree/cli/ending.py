@@ -33,7 +33,7 @@ def ended_well(
     that went away, as ``head`` does, ends the output without a word.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the encoding lacks is no reason
+        if isinstance(stream, io.TextIOWrapper):  # a name that the encoding lacks is not a reason
             stream.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():

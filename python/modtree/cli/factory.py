@@ -27,7 +27,7 @@ def model_from(name: str) -> Any:
     """The model that ``module:factory`` names. What its code prints goes to stderr.
 
     Raises:
-        Trouble: There is no such thing, its code failed, or it made no model.
+        Trouble: It does not exist, its code failed, or it made no model.
     """
     module_name, colon, path = name.rpartition(":")
     if not colon or not module_name or not path:

@@ -138,7 +138,7 @@ def _matching(checkpoint: Checkpoint, options: argparse.Namespace) -> list[Entry
 
 
 def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[str, str]]:
-    """What has no tensor of its own: ties, views, and values that are no tensors."""
+    """What does not have a tensor of its own: ties, views, and values that are not tensors."""
     dtypes = _dtypes(options)
     notes = [
         (key, printable(_note(made)))

@@ -131,4 +131,4 @@ def rename_rule(text: str) -> tuple[Any, str]:
         pattern.sub(new, "")  # which reads NEW, with its references to groups
         return pattern, new
     except (re.error, IndexError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rule: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rule: {error}") from None

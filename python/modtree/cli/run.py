@@ -34,7 +34,7 @@ Runs a torch program on modtree's native Module, otherwise as python runs it:
 """
 
 _EPILOG = """\
-options of python itself stand before the program, as python has them:
+options of python itself come before the program, as python has them:
 
     modtree run -O -W error -X dev train.py
     modtree run -um package.train --lr 3e-4

@@ -21,7 +21,7 @@ from modtree.inspection.printable import entries_text, printable
 __all__ = ["execute", "fill"]
 
 _DESCRIPTION = """\
-Checks the header of a checkpoint, that each tensor lies within its file, and that an index and its
+Checks the header of a checkpoint, that each tensor is within its file, and that an index and its
 shards agree; with --model that its keys and shapes are those of a model.
 """
 _EXAMPLES = """\

@@ -28,7 +28,7 @@ def compile(  # noqa: A001
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> Any:
-    """The function or module itself: there is no compiler. Usable as a decorator; options are those
+    """The function or module itself, without compiling it. Usable as a decorator; options are those
     of torch's and change nothing.
 
     Args:

@@ -187,8 +187,8 @@ def to(self: _M, *args: Any, preserve_ties: bool = False, **kwargs: Any) -> _M:
         if kind == "complex":
             warnings.warn(
                 "Complex modules are a new feature under active development whose design may "
-                "change, and some modules "
-                "might not work as expected when using complex tensors as parameters or buffers.",
+                "change, and some modules might not work as expected when using complex tensors as "
+                "parameters or buffers.",
                 stacklevel=2,
             )
     return _convert(

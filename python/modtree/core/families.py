@@ -47,7 +47,7 @@ _own_names = {
     "modtree.jax_arrays.family": "jax",
 }
 
-# Where the `Tensor` of our own families lives. Most types of these libraries are no tensors and
+# Where the `Tensor` of our own families lives. Most types of these libraries are not tensors, and
 # need no family, and a library may be half imported when its first module is made.
 _tensor_home = {
     "modtree.numpy.family": ("modtree.numpy.tensor.tensor", "Tensor"),
@@ -85,8 +85,7 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
     if not isinstance(family, (TensorFamily, str)):
         raise TypeError(
             f"expected a modtree.families.TensorFamily for '{root_module_name}', or a module "
-            f"that has one as "
-            f"'family', got {type(family).__name__}"
+            f"that has one as 'family', got {type(family).__name__}"
         )
     _families[root_module_name] = family
     _found.clear()
@@ -95,7 +94,7 @@ def register(root_module_name: str, family: TensorFamily | ModuleType | str) -> 
 
 
 def find(cls: type) -> TensorFamily | None:
-    """The family whose tensors the instances of a type are; None when they are no tensors.
+    """The family whose tensors the instances of a type are; None when they are not tensors.
 
     Never imports a library: a type that claims to be defined in one that nobody has imported has no
     family.
@@ -132,8 +131,8 @@ def _answer(cls: type) -> Any:
 
 
 def family_of(value: Any) -> TensorFamily | None:
-    """The family of a value; None when it is no tensor, by its type or by its ``__class__``, which
-    ``isinstance()`` believes as well.
+    """The family of a value; None when it is not a tensor, by its type or by its ``__class__``,
+    which ``isinstance()`` believes as well.
     """
     family = family_of_type(type(value))
     if family is None:
@@ -253,19 +252,19 @@ def functions_of(value: Any) -> Any:
 
 
 def is_parameter(value: Any) -> bool:
-    """Is it a parameter of any library?"""
+    """True for a parameter of any library."""
     family = family_of(value)
     return family is not None and bool(family.is_parameter(value))
 
 
 def is_lazy(value: Any) -> bool:
-    """Is it a parameter or buffer whose shape is not known yet?"""
+    """True for a parameter or buffer whose shape is not known yet."""
     family = family_of(value)
     return family is not None and bool(family.is_uninitialized(value))
 
 
 def is_device(value: Any) -> bool:
-    """Is it a device of a library whose family was met?"""
+    """True for a device of a library whose family was met."""
     met = {id(entry): entry for entry in _families.values() if not isinstance(entry, str)}
     return any(family.is_device(value) for family in met.values())
 

@@ -54,8 +54,8 @@ class TensorAccess(NamedTuple):
         library: The path of the shared library with those symbols.
         int8: The dtype of signed bytes; the table says the same of integers of fewer bits.
         uint8: The dtype of unsigned bytes.
-        is_neg: Of a tensor: is it noted as negated?
-        is_conj: Of a tensor: is it noted as conjugated?
+        is_neg: Whether a tensor is noted as negated.
+        is_conj: Whether a tensor is noted as conjugated.
         untyped_storage: The storage of a tensor.
         storage_nbytes: The size of a storage.
         storage_address: The address of a storage.
@@ -129,36 +129,36 @@ class TensorFamily:
     functions: tuple[str, ...] = ()
 
     def owns(self, cls: type) -> bool:
-        """Are the instances of this type, which derives from one of the library's, its tensors?"""
+        """True if a type that derives from one of the library's is one of its tensors."""
         return issubclass(cls, self.tensor_type)
 
-    # -- what is it? -------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     def is_parameter(self, tensor: Any) -> bool:
-        """Is it a parameter (by class or by a truthy ``_is_param``)?"""
+        """True for a parameter, by its class or by a truthy ``_is_param``."""
         # Parameter classes answer isinstance() by asking this method.
         if type.__instancecheck__(self.parameter_type, tensor):
             return True
         return bool(getattr(tensor, "_is_param", False))
 
     def is_buffer(self, tensor: Any) -> bool:
-        """Was it made by ``Buffer`` (a truthy ``_is_buffer``)?"""
+        """True if ``Buffer`` made it, which sets a truthy ``_is_buffer``."""
         return bool(getattr(tensor, "_is_buffer", False))
 
     def is_uninitialized(self, tensor: Any) -> bool:
-        """Is it a lazy tensor whose shape is not known yet?"""
+        """True for a lazy tensor whose shape is not known yet."""
         return False
 
     def is_meta(self, tensor: Any) -> bool:
-        """Has it a shape and a dtype but no storage?"""
+        """True for a tensor with a shape and a dtype but without storage."""
         return tensor.is_meta
 
     def is_floating_point(self, tensor: Any) -> bool:
-        """Is the dtype a floating one (not complex)?"""
+        """True if the dtype is a floating one, not complex."""
         return tensor.is_floating_point()
 
     def is_complex(self, tensor: Any) -> bool:
-        """Is the dtype complex?"""
+        """True if the dtype is complex."""
         return tensor.is_complex()
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
@@ -176,7 +176,7 @@ class TensorFamily:
     # -- gradients ---------------------------------------------------------------------------------
 
     def requires_grad(self, tensor: Any) -> bool:
-        """Are operations on it recorded?"""
+        """True if operations on it are recorded."""
         return tensor.requires_grad
 
     def set_requires_grad(self, tensor: Any, flag: bool) -> None:
@@ -184,7 +184,7 @@ class TensorFamily:
         tensor.requires_grad_(flag)
 
     def has_grad_fn(self, tensor: Any) -> bool:
-        """Was it computed by a recorded operation (a non-leaf)?"""
+        """True for a non-leaf, which a recorded operation computed."""
         return tensor.grad_fn is not None
 
     def grad(self, tensor: Any) -> Any:
@@ -234,7 +234,7 @@ class TensorFamily:
         raise NotImplementedError
 
     def can_set_data(self, tensor: Any, other: Any) -> bool:
-        """May ``tensor.data = other`` be done?"""
+        """True if ``tensor.data = other`` is possible."""
         raise NotImplementedError
 
     def set_data(self, tensor: Any, other: Any) -> None:
@@ -242,8 +242,8 @@ class TensorFamily:
         tensor.data = other
 
     def must_swap_contents(self, tensor: Any, other: Any) -> bool:
-        """Does a conversion of a parameter to ``other`` exchange the contents of the two, whatever
-        ``modtree.__future__`` says? Not asked where both are of ``tensor_type`` or
+        """True if a conversion of a parameter to ``other`` exchanges the contents of the two,
+        whatever ``modtree.__future__`` says. Not asked where both are of ``tensor_type`` or
         ``parameter_type`` themselves.
         """
         return False
@@ -276,8 +276,8 @@ class TensorFamily:
         return value
 
     def takes_source(self, value: Any) -> bool:
-        """Does ``load_state_dict`` read tensors of this family from such a value, which is not a
-        tensor of any family? It must have a ``shape``.
+        """True if ``load_state_dict`` reads tensors of this family from such a value, which is not
+        a tensor of any family. It must have a ``shape``.
         """
         return False
 
@@ -332,7 +332,7 @@ class TensorFamily:
         return None
 
     def is_device(self, value: Any) -> bool:
-        """Is it a device of the library, or the name of one that torch does not have?"""
+        """True for a device of the library, and for the name of one that torch does not have."""
         return False
 
     def empty_like(self, tensor: Any, device: Any) -> Any:

@@ -39,7 +39,7 @@ def to_family(model: Any, name: str) -> Any:
         name: "numpy", "torch", "jax", or the name of a registered family.
 
     Raises:
-        ValueError: There is no such family, or a tensor does not have a shape yet.
+        ValueError: The family is not known, or a tensor does not have a shape yet.
         TypeError: The family does not have a tensor's dtype. The message names its path.
     """
     if not isinstance(model, _C.ModuleBase):

@@ -23,8 +23,8 @@ _warned: dict[int, weakref.ref[type]] = {}
 
 
 def is_native(value: Any) -> bool:
-    """Is it an object of the native class? isinstance() is true as well of what says so by its
-    ``__class__``, such as a mock with a spec or a proxy, and has no native fields.
+    """True for an object of the native class. isinstance() is also true for what says so by its
+    ``__class__``, such as a mock with a spec or a proxy, and does not have native fields.
     """
     return issubclass(type(value), _C.ModuleBase)
 
@@ -39,9 +39,7 @@ def state_of(module: Any) -> dict[str, Any]:
 
 
 def is_module_class(cls: type) -> bool:
-    """Is the class a ``torch.nn.Module``? Never imports torch: without it there is no such
-    class.
-    """
+    """True if the class is a ``torch.nn.Module``. Never imports torch: without it, none is."""
     home = sys.modules.get("torch.nn.modules.module")
     module_class = None if home is None else vars(home).get("Module")
     return any(base is module_class for base in _mro_of(cls))
@@ -61,10 +59,9 @@ def warn_of_child(parent: Any, name: str, child: Any) -> None:
     _warn_once(
         cls,
         f"{type(parent).__name__}.{name} is a torch.nn.Module "
-        f"({cls.__module__}.{cls.__qualname__}), which modtree keeps as "
-        f"a plain attribute: parameters(), state_dict(), train(), to() and apply() do not reach "
-        f"it, and repr() does not "
-        f"show it. Use a layer of modtree.nn in its place, or let its class be defined with "
+        f"({cls.__module__}.{cls.__qualname__}), which modtree keeps as a plain attribute: "
+        f"parameters(), state_dict(), train(), to() and apply() do not reach it, and repr() does "
+        f"not show it. Use a layer of modtree.nn in its place, or let its class be defined with "
         f"modtree.nn.Module as the base",
         stacklevel=2,
     )
@@ -76,11 +73,9 @@ def warn_of_parent(parent: Any, name: str, child: Any) -> None:
     _warn_once(
         cls,
         f"{cls.__name__}.{name} is a module of modtree ({type(child).__name__}), which torch "
-        f"keeps as a plain attribute: "
-        f"parameters(), state_dict(), train(), to() and apply() of the torch.nn.Module around it "
-        f"do not reach it, and "
-        f"repr() does not show it. Let {cls.__qualname__} be defined with modtree.nn.Module as "
-        f"the base, or use a layer of "
+        f"keeps as a plain attribute: parameters(), state_dict(), train(), to() and apply() of the "
+        f"torch.nn.Module around it do not reach it, and repr() does not show it. Let "
+        f"{cls.__qualname__} be defined with modtree.nn.Module as the base, or use a layer of "
         f"torch.nn",
         stacklevel=3 if sys._getframe(1).f_code.co_name == "__setattr__" else 2,
     )

@@ -30,7 +30,7 @@ class RemovableHandle:
     ``with`` block.
 
     Args:
-        hooks_dict: The table in which the hook stands under :attr:`id`. Held weakly, so it must be
+        hooks_dict: The table that has the hook under :attr:`id`. Held weakly, so it must be
             an ``OrderedDict`` or another mapping that can be weakly referenced.
         extra_dict: A further table, or a list of them, from which the id is removed as well.
     """

@@ -200,16 +200,14 @@ def attach_legacy_backward_hooks(
     if tensor is None:
         warnings.warn(
             f"the non-full backward hooks of '{type(module).__name__}' are not called: no tensor "
-            f"was found in its output "
-            f"of type {type(output)}. Use register_full_backward_hook on a module that returns a "
-            f"tensor or a tuple of "
-            "tensors.",
+            f"was found in its output of type {type(output)}. Use register_full_backward_hook on a "
+            f"module that returns a tensor or a tuple of tensors.",
             stacklevel=2,
         )
         return
     family: Any = family_of(tensor)
     if family.immutable:
-        family.backward_tap(module, hooks, ())  # there is no graph: it refuses, or has no gradients
+        family.backward_tap(module, hooks, ())  # without a graph: refused, or without gradients
         return
     node = tensor.grad_fn
     if node is None:

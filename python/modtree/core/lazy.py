@@ -73,7 +73,7 @@ class LazyModuleMixin(_Base):
         )
 
     def has_uninitialized_params(self) -> bool:
-        """Has a parameter or buffer of the module itself no shape yet?"""
+        """True if a parameter or buffer of the module itself does not have a shape yet."""
         return any(is_lazy(tensor) for _, tensor in _own_tensors(self))
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:

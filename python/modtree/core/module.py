@@ -169,11 +169,11 @@ class Module(_C.ModuleBase):
         """Puts ``module`` at a dotted path.
 
         Args:
-            strict: refuse a path at which there is no module yet.
+            strict: refuse a path without a module.
 
         Raises:
-            ValueError: the path is empty or ``module`` is no module.
-            AttributeError: a part of the path is missing, or what stands there is not a module.
+            ValueError: the path is empty or ``module`` is not a module.
+            AttributeError: a part of the path is missing, or is not that of a module.
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
@@ -394,7 +394,7 @@ class Module(_C.ModuleBase):
         return sorted(name for name in names if not name[0].isdigit())
 
 
-# Another class may stand between Module and its base in an MRO. It is behind all of this one.
+# Another class may come between Module and its base in an MRO. It is behind all of this one.
 for _name, _method in vars(_C.ModuleBase).items():
     if isinstance(_method, MethodDescriptorType) and _name not in vars(Module):
         setattr(Module, _name, _method)

@@ -191,7 +191,7 @@ def _trie(role: str, texts: Iterable[str], below: bool = False) -> _Node:
 
 
 def _closure(nodes: Iterable[_Node]) -> frozenset[_Node]:
-    """With the nodes behind a ``**`` that stands for no part at all."""
+    """With the nodes behind a ``**`` that matches zero parts."""
     found = set(nodes)
     for node in nodes:
         target = node.edges.get(_DEEP)

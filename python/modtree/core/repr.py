@@ -22,8 +22,8 @@ def module_repr(self: Any) -> str:
         if total > _MAX_CHARACTERS:
             raise RecursionError(
                 f"the repr of {type(self).__name__} would be longer than {_MAX_CHARACTERS} "
-                f"characters: "
-                f"it is nested {max(d for d, _ in lines)} modules deep; print a submodule instead"
+                f"characters: it is nested {max(d for d, _ in lines)} modules deep; print a "
+                f"submodule instead"
             )
     return "\n".join("  " * depth + text for depth, text in lines)
 

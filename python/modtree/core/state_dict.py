@@ -37,7 +37,7 @@ class StateDict(OrderedDict):
     _metadata: OrderedDict[str, dict[str, Any]]
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only while there is no `_metadata` in the instance dict.
+        # Reached only while `_metadata` is not in the instance dict.
         if name == "_metadata":
             try:
                 record = self._metadata_record
@@ -187,8 +187,7 @@ def register_state_dict_post_hook(self: Any, hook: _Hook) -> RemovableHandle:
     if not callable(hook):
         raise AttributeError(
             f"'{type(hook).__name__}' object is not callable: a state_dict post-hook is a "
-            f"function of "
-            "(module, state_dict, prefix, local_metadata)"
+            f"function of (module, state_dict, prefix, local_metadata)"
         )
     try:
         hook._from_public_api = True  # type: ignore[attr-defined]
@@ -206,8 +205,7 @@ def _register_state_dict_hook(self: Any, hook: _Hook) -> RemovableHandle:
     if getattr(hook, "_from_public_api", False):
         raise RuntimeError(
             "Cannot register this hook: it was previously registered via "
-            "register_state_dict_post_hook; "
-            "wrap the function in a new one"
+            "register_state_dict_post_hook; wrap the function in a new one"
         )
     handle = RemovableHandle(self._state_dict_hooks)
     self._state_dict_hooks[handle.id] = hook

@@ -51,7 +51,7 @@ def _state_of(module: Any) -> dict[str, Any]:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Are two sequences of pairs the same objects in the same order?"""
+    """True if two sequences of pairs are the same objects in the same order."""
     return len(left) == len(right) and all(
         a is b and x is y for (a, x), (b, y) in zip(left, right, strict=True)
     )

@@ -282,7 +282,7 @@ def map_tensors(
     Args:
         value: The nested value.
         function: Makes what is put in the place of a tensor.
-        other: The same for all else that is no container.
+        other: The same for all else that is not a container.
     """
     if family_of(value) is not None:
         return function(value)

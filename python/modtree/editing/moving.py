@@ -39,7 +39,7 @@ def _split(model: Any, path: str) -> tuple[Any, str, str]:
 
     Raises:
         ValueError: It is the path of the model itself.
-        AttributeError: There is no such parent.
+        AttributeError: The parent does not exist.
     """
     if not isinstance(path, str):
         raise TypeError(f"expected a path such as 'layers.3', got {path!r:.80}")

@@ -323,7 +323,7 @@ class Recording:
         return Receipt(self._changes, steps, [rules])
 
     def _note_ties(self, rules: KeyRules) -> None:
-        """Notes which ties there are no more, and which there are that no other change tells."""
+        """Notes which ties are gone, and which are new that no other change tells."""
         for tie in self._ties:
             moved = [(path, rules.forward(path)) for path in tie.paths]
             now = [(path, to and value_at(self._model, to)) for path, to in moved]

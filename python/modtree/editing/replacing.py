@@ -37,7 +37,7 @@ def maker_of(what: Any, number: int) -> Maker:
 
     Raises:
         TypeError: It is none of these.
-        ValueError: One module is to stand for several.
+        ValueError: One module is given for several.
     """
     if isinstance(what, type):
         return lambda path, module: what()

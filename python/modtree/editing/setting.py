@@ -98,7 +98,7 @@ def set_requires_grad(model: Any, leaves: Sequence[tuple[str, Any]], flag: bool)
 
 class _Mode(NamedTuple):
     training: bool | None
-    """None where there is no such attribute."""
+    """None without such an attribute."""
     frozen: bool
 
     def differs(self, wanted: _Mode) -> bool:

@@ -132,7 +132,7 @@ def span_of(array: Any) -> tuple[int, int]:
 
 
 def meet(one: Any, other: Any) -> bool:
-    """Have two arrays an element in common?"""
+    """True if two arrays have an element in common."""
     try:
         return np.shares_memory(one, other, max_work=_WORK)
     except np.exceptions.TooHardError:

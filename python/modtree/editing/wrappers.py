@@ -28,12 +28,12 @@ def _has_base(module: Any, names: set[str]) -> bool:
 
 
 def is_sharded(module: Any) -> bool:
-    """Does a wrapper compute with other tensors than the parameters that are registered?"""
+    """True if a wrapper computes with other tensors than the registered parameters."""
     return _has_base(module, _SHARDED)
 
 
 def calls_unseen(module: Any) -> bool:
-    """May a module use those below it without a call that runs hooks?"""
+    """True if a module may use those below it without a call that runs hooks."""
     return is_scripted(module) or _graph_of(module) is not None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Seeing a model: what stands in its tree, as data, and what is made of that."""
+"""Seeing a model: what is in its tree, as data, and what is made of that."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from modtree.inspection.phrases import shape_text
 
 __all__ = ["Call", "Recorder", "arguments_text", "describe", "tensors_of"]
 
-# What is nested deeper in a result is no shape that people look for.
+# People do not look for shapes that are nested deeper in a result.
 _DEEPEST = 4
 
 

@@ -49,7 +49,7 @@ def check(model: Any, example: Any = None) -> inspection.check.Findings:
         report.
 
     Raises:
-        TypeError: ``model`` is no module.
+        TypeError: ``model`` is not a module.
         RuntimeError: the forward raised; the message says in which module.
 
     Example:
@@ -80,8 +80,8 @@ def summary(
     modules a copy runs, and the table shows that copy. Compiled code of torch.compile is not used.
 
     Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
-    the numbers in those lines are of one. A module that is in the tree twice is counted where it
-    stands first, and so is a tied parameter.
+    the numbers in those lines are of one. A module that is in the tree twice is counted in its
+    first place, and so is a tied parameter.
 
     Args:
         model: A module of modtree or of torch.
@@ -101,7 +101,7 @@ def summary(
         rich is installed, notebooks as a table that opens and closes; ``to_dict()`` is for JSON.
 
     Raises:
-        TypeError: ``model`` is no module, or an argument makes no sense.
+        TypeError: ``model`` is not a module, or an argument makes no sense.
         RuntimeError: the forward raised; the message says in which module.
 
     Example:

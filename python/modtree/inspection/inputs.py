@@ -79,7 +79,7 @@ def _on_device(
 
 
 def holds_tensor(given: Any) -> bool:
-    """Is it a tensor, or arguments with one: an input and no shape?"""
+    """True for a tensor, or arguments with one: an input, not a shape."""
     parts: Any = (given,)
     if isinstance(given, Mapping):
         parts = given.values()

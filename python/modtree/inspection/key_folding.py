@@ -27,7 +27,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def folded(keys: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Groups of keys that differ in their numbers alone, each with the text that stands for it, in
+    """Groups of keys that differ in their numbers alone, each with one text for all, in
     the order of their first keys.
     """
     groups: dict[tuple[str | None, ...], list[str]] = {}

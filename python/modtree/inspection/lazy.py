@@ -14,7 +14,7 @@ __all__ = ["to_run"]
 
 
 def to_run(tree: Node) -> Node:
-    """The tree itself, or that of a copy of its model where tensors have no shape yet."""
+    """The tree itself, or that of a copy of its model where tensors do not have a shape yet."""
     memo: dict[int, Any] = {}
     for node in every_node(tree):
         for leaf in node.leaves:
@@ -25,7 +25,7 @@ def to_run(tree: Node) -> Node:
 
 
 def _copy_uninitialized(tensor: Any, memo: dict[int, Any]) -> None:
-    """torch refuses to copy these; they are no more than a few flags."""
+    """torch refuses to copy these; they are nothing but a few flags."""
     family = family_of(tensor)
     if family is not None and family.is_uninitialized(tensor):
         data = tensor.data

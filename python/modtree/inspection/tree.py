@@ -23,7 +23,7 @@ from modtree.core.module import Module
 
 __all__ = ["Fold", "Leaf", "Node", "extra_of", "fold", "module_dict", "read_tree", "signature"]
 
-# What is there when a class has no `extra_repr` of its own.
+# What is there when a class does not have an `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
 
 # A pattern takes a line of its own, which is worth it from so many rounds on.
@@ -51,13 +51,13 @@ class Leaf:
     requires_grad: bool
     persistent: bool
     first_path: str | None
-    """Where the same tensor stood before; None the first time."""
+    """Where the same tensor was before; None the first time."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A module, under one of its names. Totals are of its whole subtree, and count a tensor where
-    it stands first in the whole tree: a parent has what it holds itself plus what its children
+    """A module, under one of its names. Totals are of its whole subtree, and count a tensor in
+    its first place in the whole tree: a parent has what it holds itself plus what its children
     have.
     """
 
@@ -68,7 +68,7 @@ class Node:
     extra: str
     """What ``extra_repr`` says, in one line; "" where it raises."""
     first_path: str | None = None
-    """Where the same module stood before, None the first time. A repeat has neither leaves nor
+    """Where the same module was before, None the first time. A repeat has neither leaves nor
     children, and adds nothing to totals."""
     leaves: list[Leaf] = field(default_factory=list, repr=False)
     children: list[Node] = field(default_factory=list, repr=False)
@@ -116,13 +116,13 @@ class Fold:
 
 
 def read_tree(model: Any) -> Node:
-    """What stands in the tree of a model, as it is now.
+    """What is in the tree of a model, as it is now.
 
     Args:
         model: A module of modtree or of torch.
 
     Raises:
-        TypeError: it is no module.
+        TypeError: it is not a module.
     """
     if isinstance(model, type) or not hasattr(model, "_modules"):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
@@ -231,8 +231,9 @@ def _walk(model: Any) -> list[Node]:
 
 
 def module_dict(module: Any, name: str) -> Mapping[str, Any]:
-    """A registry of a module; empty for what has none, such as an object that is no module. That of
-    a scripted module of torch is copied: it has the names of a dict, but not all that a dict does.
+    """A registry of a module; empty for what has none, such as an object that is not a module. That
+    of a scripted module of torch is copied: it has the names of a dict, but not all that a dict
+    does.
     """
     found: Any = getattr(module, name, None)
     if isinstance(found, dict):
@@ -244,7 +245,7 @@ def registered(module: Any, registry: str, path: str) -> list[tuple[str, Any]]:
     """What is registered in a module under a name, without the names that hold None.
 
     Raises:
-        TypeError: A key is no name: it was written into the registry past all checks.
+        TypeError: A key is not a name: it was written into the registry past all checks.
     """
     entries = [(key, v) for key, v in module_dict(module, registry).items() if v is not None]
     for key, _ in entries:
@@ -258,7 +259,7 @@ def registered(module: Any, registry: str, path: str) -> list[tuple[str, Any]]:
 
 
 def extra_of(module: Any) -> str:
-    """What ``extra_repr`` of a module says, in one line; "" where it raises or is no text."""
+    """What ``extra_repr`` of a module says, in one line; "" where it raises or is not a text."""
     describe = getattr(type(module), "extra_repr", None)
     if describe in _SILENT and "extra_repr" not in getattr(module, "__dict__", {}):
         return ""

@@ -249,7 +249,7 @@ def scan(
         function: Called with (carry, x); returns (carry, y) with the same modules in the carry.
         init: The first carry.
         xs: The inputs.
-        length: The number of steps, where there are no inputs.
+        length: The number of steps, without inputs.
         options: For ``jax.lax.scan``: ``reverse``, ``unroll``.
     """
     split = split_call((init, xs), {})

@@ -279,7 +279,7 @@ class JaxFamily(base.TensorFamily):
     def owns(self, cls: type) -> bool:
         return issubclass(cls, (_Array, _Tracer, _Shape))
 
-    # -- what is it? -------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     @staticmethod
     def is_parameter(tensor: Any) -> bool:
@@ -542,7 +542,7 @@ def _is_of(tensor: Any, dtype: np.dtype | None) -> bool:
 
 
 def _is_at(array: Any, place: Any) -> bool:
-    """Is the array where it is to be put? A tracer is wherever the traced function runs."""
+    """True if the array is where it is to be put. A tracer is wherever the traced function runs."""
     if isinstance(array, _Tracer):
         return False
     if isinstance(place, jax.Device):

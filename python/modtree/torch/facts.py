@@ -52,7 +52,7 @@ def _code(file: ModuleType, name: str) -> CodeType | None:
 
 
 def _mentions(code: CodeType, word: str) -> bool:
-    """Is the word a name in the code, or one of its texts, or in a function inside of it?"""
+    """True if the word is a name or a text in the code, or in a function inside of it."""
     names = (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return word in names or word in code.co_consts or any(_mentions(c, word) for c in inner)

@@ -47,7 +47,7 @@ def _is_fake(tensor: Any) -> bool:
 
 
 def _are_apart(tensors: list[Any], sources: list[Any]) -> bool:
-    """Is the storage of each of the tensors that of no other tensor here?"""
+    """True if each of the tensors has a storage that no other tensor here has."""
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
     others = {source.untyped_storage()._cdata for source in sources}
     return len(set(storages)) == len(storages) and others.isdisjoint(storages)
@@ -104,7 +104,7 @@ _MODES = {
 
 
 def _tensor_access() -> base.TensorAccess | None:
-    """None where this torch has no table of C functions, or a program has replaced an attribute."""
+    """None without a table of C functions in this torch, or with an attribute replaced."""
     attributes = {}
     for names, kind in (
         (_GETTERS, types.GetSetDescriptorType),
@@ -145,7 +145,7 @@ class TorchFamily(base.TensorFamily):
     tensor_access = _tensor_access()
     functions = ("modtree.torch.functions", "torch.nn.functional", "torch")
 
-    # -- what is it? -------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     @staticmethod
     def is_parameter(tensor: Any) -> bool:
@@ -238,7 +238,7 @@ class TorchFamily(base.TensorFamily):
     @staticmethod
     def copy_all(tensors: list[Any], sources: list[Any]) -> bool:
         # Modes see each copy, and so does a method that a program puts in the place of torch's.
-        # Away from the CPU copies may be made at the same time, which shows where one tensor lies
+        # Away from the CPU copies may be made at the same time, which shows where one tensor is
         # in the memory of another.
         if _function_modes() or _dispatch_modes() or _Tensor.copy_ is not _copy:
             return False
@@ -322,7 +322,7 @@ class TorchFamily(base.TensorFamily):
         return BackwardHook(module, backward_hooks, backward_pre_hooks)
 
 
-# dtypes that NumPy has no name for, and that float32 holds exactly.
+# dtypes that NumPy does not name, and that float32 holds exactly.
 _WITHOUT_NUMPY = {getattr(torch, name) for name in _C._stored_dtypes if hasattr(torch, name)}
 
 
@@ -337,8 +337,7 @@ def as_torch(value: Any) -> torch.Tensor:
     if family is None:
         raise TypeError(
             f"cannot copy from '{type(value).__name__}' into a torch tensor: expected a tensor "
-            f"of torch or of a "
-            "library with a registered family (modtree.families.register)"
+            f"of torch or of a library with a registered family (modtree.families.register)"
         )
     if family.name == "torch":
         return value

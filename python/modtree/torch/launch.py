@@ -285,7 +285,7 @@ def become_the_program() -> None:
 
 
 def _is_command(started: Words) -> bool:
-    """Is it ``python -m modtree run``, or the script that pip writes?"""
+    """True for ``python -m modtree run``, and for the script that pip writes."""
     if started.arguments != sys.argv[1:]:
         return False
     if started.kind == "-m":

@@ -27,7 +27,7 @@ def to_torch(x: Any) -> Any:
     Parameters become ``torch.nn.Parameter``, ``requires_grad`` and attributes stay, gradients and
     the graph are left behind. What was one object is one object afterwards. Dicts keep their class,
     order and ``_metadata`` (state dicts become plain OrderedDicts, as torch makes them); values
-    that are no tensors, torch's tensors among them, are passed on. Arrays of jax, which never
+    that are not tensors, torch's tensors among them, are passed on. Arrays of jax, which never
     change, share their memory too: do not write to it.
 
     Args:
@@ -35,7 +35,7 @@ def to_torch(x: Any) -> Any:
 
     Raises:
         ImportError: torch is not installed.
-        TypeError: A tensor is of a class of its own or has no shape yet; or ``x`` is a module.
+        TypeError: A tensor is of a class of its own or without a shape; or ``x`` is a module.
         ValueError: torch cannot share the memory of a tensor: it may not be written to, or it has
             negative strides. The message names its key.
     """
@@ -52,7 +52,7 @@ def from_torch(x: Any) -> Any:
         ImportError: torch is not installed.
         TypeError: NumPy has no such dtype (bfloat16 and float8 take the package ml_dtypes), or a
             tensor is of a class of its own; or ``x`` is a module.
-        ValueError: A tensor does not lie in main memory as NumPy could read it: on another device,
+        ValueError: A tensor is not in main memory as NumPy could read it: on another device,
             sparse, quantized, or only noted as conjugated or negated. The message names its key.
     """
     return _Walk("from_torch", _half("tensor_from_torch")).convert(x)

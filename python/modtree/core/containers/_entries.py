@@ -9,7 +9,7 @@ from modtree.core import families
 
 
 def as_entry(value: Any) -> Any:
-    """``value`` as it is stored: a tensor that is no parameter becomes one, all else stays."""
+    """``value`` as it is stored: a tensor that is not a parameter becomes one, all else stays."""
     family = families.family_of(value)
     if family is None or family.is_parameter(value):
         return value
@@ -17,7 +17,7 @@ def as_entry(value: Any) -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor of any library?"""
+    """True for a tensor of any library."""
     return families.family_of(value) is not None
 
 

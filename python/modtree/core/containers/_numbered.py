@@ -19,8 +19,8 @@ def position(container: Any, index: SupportsIndex) -> int:
     """``index`` as a position from the front.
 
     Raises:
-        TypeError: it is no integer.
-        IndexError: there is no such entry.
+        TypeError: it is not an integer.
+        IndexError: it is out of range.
     """
     index = operator.index(index)
     length = len(container)
@@ -50,7 +50,7 @@ def names(modules: dict[str, Any], at_most: int = 8) -> str:
 
 
 def is_numbered(modules: dict[str, Any]) -> bool:
-    """Are the names '0', '1', ... in order?"""
+    """True if the names are '0', '1', ... in order."""
     return all(key == str(i) for i, key in enumerate(modules))
 
 

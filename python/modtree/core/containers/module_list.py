@@ -24,7 +24,7 @@ Self = TypeVar("Self", bound="ModuleList")
 class ModuleList(Module):
     """A list of modules that the tree sees: parameters, ``to()``, ``state_dict`` all reach them.
 
-    It only holds them; it has no ``forward``. The children are named ``'0'``, ``'1'``, ...
+    It only holds them, without a ``forward``. The children are named ``'0'``, ``'1'``, ...
 
     Args:
         modules: an iterable of modules.
@@ -82,7 +82,7 @@ class ModuleList(Module):
         """Deletes by position; the other entries are numbered anew.
 
         Raises:
-            KeyError: an entry that stays has a name that is no number: it would be lost.
+            KeyError: an entry that stays has a name that is not a number: it would be lost.
         """
         if isinstance(idx, slice):
             doomed = [str(i) for i in range(len(self))[idx]]

@@ -106,7 +106,7 @@ class Sequential(Module):
         """Deletes by position; the other entries are numbered anew.
 
         Raises:
-            KeyError: an entry that stays has a name that is no number: it would be lost.
+            KeyError: an entry that stays has a name that is not a number: it would be lost.
         """
         if isinstance(idx, slice):
             delete_numbered(self, list(self._modules)[idx])

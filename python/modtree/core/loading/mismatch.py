@@ -50,8 +50,8 @@ class Mismatch(NamedTuple):
         own: the shape of each entry of the model by its key, in the order of the model.
         tie: gives the key of the state dict whose tensor in the model is that of a missing key, or
             None.
-        is_passed_over: is a load silent about a key that the model has no entry for?
-        is_none: does the model have None under a key?
+        is_passed_over: whether a load is silent about a key that the model lacks.
+        is_none: whether the model has None under a key.
     """
 
     missing: list[str]
@@ -109,7 +109,7 @@ def mismatch_of(state_dict: Mapping[str, Any], found: Mismatch) -> Mismatch:
     """What the load of another mapping into the same model would find."""
     given = {key: value for key, value in state_dict.items() if type(key) is str}
     absent = set(found.missing)
-    # What is in neither list is no error of a load, such as the count of an older batch norm.
+    # What is in neither list is not an error of a load, such as the count of an older batch norm.
     missing = [
         key for key in found.own if key not in given and (key in absent or key in found.state_dict)
     ]

@@ -76,11 +76,11 @@ class ModelKeys:
         return None
 
     def has_reason(self, key: Any) -> bool:
-        """Does the model know the name of a key that its state dict does not have?"""
+        """True if the model knows the name of a key that its state dict does not have."""
         return key in self.transient or key in self.nones or self.none_above(key) is not None
 
     def why_not(self, key: Any) -> str:
-        """Why the value of a key does not go into the model, which has no such entry."""
+        """Why the value of a key does not go into the model, which does not have such an entry."""
         above = self.none_above(key)
         if above is not None:
             return f"{above!r} is None in the model, and a load passes over what is below it"
@@ -119,13 +119,13 @@ class ModelKeys:
 
 
 def is_meta(value: Any) -> bool:
-    """Is it a tensor on meta?"""
+    """True for a tensor on meta."""
     family = families.family_of_type(type(value))
     return family is not None and not family.is_uninitialized(value) and family.is_meta(value)
 
 
 def _takes_extra_state(cls: type) -> bool:
-    """Is ``set_extra_state`` more than what all modules inherit?"""
+    """True if ``set_extra_state`` is more than what all modules inherit."""
     for base in cls.__mro__:
         if "set_extra_state" in vars(base):
             return base.__module__ not in ("modtree.core.module", "torch.nn.modules.module")

@@ -98,7 +98,7 @@ def rename_keys(state_dict: Mapping[str, Any], rename: Rename) -> StateDict:
         rename: see :func:`rename_function`.
 
     Raises:
-        TypeError: ``rename`` is none of these, or gave a key that is no str.
+        TypeError: ``rename`` is none of these, or gave a key that is not a str.
         ValueError: two entries get the same key.
     """
     function = rename_function(rename)

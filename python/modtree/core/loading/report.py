@@ -55,7 +55,7 @@ class LoadReport:
 
     @property
     def is_complete(self) -> bool:
-        """Does everything fit, so that a strict load succeeds?"""
+        """True if everything fits, so that a strict load succeeds."""
         return len(self.skipped) == len(self.ignored_keys) and not self.missing_keys
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class LoadReport:
 
 
 def _without_storage(tensor: Any) -> Any:
-    """A tensor on meta of the same kind, or the value itself where there is no such thing."""
+    """A tensor on meta of the same kind, or the value itself where there is none."""
     family = families.family_of(tensor)
     if family is None or family.is_uninitialized(tensor):
         return tensor
@@ -96,7 +96,7 @@ def _twin(model: Any) -> Any:
     """
     memo: dict[int, Any] = {}
     found = {id(module): module for _, module in walk(model)}
-    # What is no module of modtree is copied where it stands.
+    # What is not a module of modtree is copied in place.
     modules = [module for module in found.values() if is_native(module)]
     states = [state_of(module) for module in modules]
     # All of these are known before anything is copied that may lead to them.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which name has each parameter of an optimizer, and of a saved state of one?"""
+"""The name of each parameter of an optimizer, and of a saved state of one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SavedParameter(NamedTuple):
     """A parameter of a saved state.
 
     Attributes:
-        key: What stands for it in the state.
+        key: Its key in the state.
         group: The number of its group.
         shape: Its shape when it was saved, where that is known.
     """
@@ -253,7 +253,7 @@ def _candidates(
 
 
 def _is_sorted_only(names: Mapping[str, str | None], model: Any) -> bool:
-    """Are names sorted that the model has in another order?"""
+    """True if the names are sorted, and the model has them in another order."""
     if list(names) != sorted(names):
         return False
     places = {name: i for i, (name, _) in enumerate(_named_parameters(model))}
@@ -268,8 +268,8 @@ def shapes_in(entry: Mapping[str, Any]) -> list[tuple[int, ...]]:
 
 
 def may_be_of(entry: Mapping[str, Any], shape: Shape) -> bool:
-    """May this be the state of a parameter of this shape? Tensors are of its shape, or factors,
-    which lack a dimension or have the size 1 in it.
+    """True if this may be the state of a parameter of this shape. Tensors are of its shape, or
+    factors, which lack a dimension or have the size 1 in it.
     """
     shapes = shapes_in(entry)
     if shape is None or shape in shapes or "func_evals" in entry:

@@ -220,7 +220,7 @@ class _Match:
         return self.state_dict["state"].get(self.saved[saved_name].key)
 
     def is_whole(self) -> bool:
-        """Is one state that of all parameters together, as LBFGS keeps it?"""
+        """True if one state is that of all parameters together, as LBFGS keeps it."""
         return any(
             isinstance(e, Mapping) and "func_evals" in e for e in map(self.entry, self.saved)
         )

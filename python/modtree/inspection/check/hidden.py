@@ -102,7 +102,7 @@ def _inside(value: Any, way: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
 
 
 def _leads_back(found: Any, look: Look) -> bool:
-    """Is it a module around the model, such as a parent that a child points back to?"""
+    """True for a module around the model, such as a parent that a child points back to."""
     waiting, seen = [found] if is_module(found) else [], set()
     while waiting:
         module = waiting.pop()
@@ -115,8 +115,8 @@ def _leads_back(found: Any, look: Look) -> bool:
 
 
 def _is_reached(found: Any, look: Look) -> bool:
-    """Is it a module around others, of which all that hold something are in the tree, or share
-    their tensors with it?
+    """True for a module around others, of which all that hold something are in the tree, or
+    share their tensors with it.
     """
     if not is_module(found):
         return False
@@ -208,7 +208,7 @@ def _flat_name(name: str, way: str) -> str:
 
 
 def _are_all(container: Any, kind: str, look: Look) -> bool:
-    """Are the elements all modules, parameters or other tensors, none of them in the tree?"""
+    """True if the elements are all of one kind, and none of them is in the tree."""
     parts = container.values() if isinstance(container, Mapping) else container
     known = look.tensors_in_tree | look.modules_in_tree
     return all(id(part) not in known and _kind(part) == kind for part in parts)

@@ -58,7 +58,7 @@ def _for_all_modules() -> Iterator[Finding]:
 
 
 def _is_of_library(hook: Any) -> bool:
-    """Was it registered by a part of modtree or torch, such as pruning or a lazy module?"""
+    """True if a part of modtree or torch registered it, such as pruning or a lazy module."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     home = getattr(hook, "__module__", None)
@@ -73,7 +73,7 @@ def _name(hook: Any) -> str:
 
 def modes(look: Look) -> Iterator[Finding]:
     """Findings ``mixed-modes``: parts in training mode of a model in evaluation mode, and modules
-    that stand in two places of different mode.
+    in two places of different mode.
     """
     if _mode(look.tree) is False:
         for node in look.nodes:

@@ -44,8 +44,8 @@ class Look:
 
     Attributes:
         tree: The model.
-        nodes: Its modules, each where it stands first.
-        held: The tensors in registries, each where it stands first.
+        nodes: Its modules, each in its first place.
+        held: The tensors in registries, each in its first place.
         modules_in_tree: Ids of the modules.
         tensors_in_tree: Ids of the tensors in registries.
     """
@@ -82,7 +82,7 @@ def plain_attributes(module: Any) -> dict[str, Any]:
 
 
 def is_module(value: Any) -> bool:
-    """Is it a module of modtree or of torch?"""
+    """True for a module of modtree or of torch."""
     return is_native(value) or foreign.is_module_class(type(value))
 
 

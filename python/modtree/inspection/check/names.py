@@ -61,7 +61,7 @@ def _free_name(module: Any, name: str) -> str:
 
 
 def _methods_hidden(node: Node, attributes: dict[str, Any]) -> Iterator[Finding]:
-    """Attributes that stand before methods of Module. A function there is meant as such."""
+    """Attributes that hide methods of Module. A function there is meant as such."""
     for name, value in attributes.items():
         if name in _methods() and not callable(value):
             yield Finding(

@@ -138,7 +138,7 @@ class _Seen:
 
 
 def _have_other_ends(ends: list[Any]) -> bool:
-    """Is there a step at which gradients end although values go on?"""
+    """True if gradients end at a step although values go on."""
     waiting, seen = [end.grad_fn for end in ends], set()
     while waiting:
         node = waiting.pop()

@@ -55,7 +55,7 @@ def _likely_renames(a: Side, b: Side, result: Diff) -> None:
 
 
 def _note_reasons(a: Side, b: Side, result: Diff) -> None:
-    """Of keys that one side lacks because a model has no place for them: why."""
+    """Of keys that one side lacks because a model does not have a place for them: why."""
     for model, only in ((b.keys, result.only_in_a), (a.keys, result.only_in_b)):
         if model is not None:
             result.reasons.update(
@@ -64,7 +64,7 @@ def _note_reasons(a: Side, b: Side, result: Diff) -> None:
 
 
 def _compare_facts(key: str, a: Facts, b: Facts, result: Diff) -> bool:
-    """Notes what differs besides the values. Can these be compared?"""
+    """Notes what differs besides the values. True if these can be compared."""
     if a.dtype != b.dtype:
         result.dtypes[key] = Unequal(a.dtype, b.dtype)
     if a.shape != b.shape:
@@ -88,8 +88,8 @@ def _compare_values(key: str, a: Side, b: Side, rtol: float, atol: float, result
 
 
 def _same(a: Any, b: Any, seen: set[tuple[int, int]] | None = None) -> bool:
-    """Are two values that are no tensors the same? Containers are compared part by part, each pair
-    of them once.
+    """True if two values that are not tensors are the same. Containers are compared part by part,
+    each pair of them once.
     """
     if a is b:
         return True

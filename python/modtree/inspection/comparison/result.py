@@ -17,11 +17,11 @@ from modtree.inspection.printable import entries_text, printable
 __all__ = ["Diff", "Unequal"]
 
 _FEW = 6  # names of parts
-_LONGEST = 60  # letters of a value that is no tensor
+_LONGEST = 60  # letters of a value that is not a tensor
 
 
 class Unequal(NamedTuple):
-    """What stands on each side."""
+    """What is on each side."""
 
     a: Any
     b: Any
@@ -42,14 +42,14 @@ class Diff:
         shapes: The shapes of entries that differ in them, by key; None is one not known yet.
         dtypes: The same of dtypes.
         values: By how much the values of an entry differ, where by more than the tolerance.
-        others: Entries that are no tensors: what stands on each side.
+        others: Entries that are not tensors: what is on each side.
         versions: The versions of modules that differ, by path, where both sides know them.
         compared: How many entries were compared by their values.
         not_compared: Entries whose values could not be compared, and why. They do not make a
             difference.
         likely_rename: Rules for ``rename=`` by which most keys that are only in the first side
             become keys of the second.
-        near_keys: Where there is no such rule: keys that read alike, of the first and second side.
+        near_keys: Without such a rule: keys that read alike, of the first and second side.
         doubts: What does not tell which entry of the first side is which of the second.
         reasons: Of keys that are only on one side, and that the model on the other knows: what
             it has there.
@@ -77,7 +77,7 @@ class Diff:
     left_out: dict[str, list[str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Does anything differ?"""
+        """True if anything differs."""
         found = (self.only_in_a, self.only_in_b, self.shapes, self.dtypes, self.values)
         return any(found) or bool(self.others or self.versions)
 
@@ -164,12 +164,12 @@ def _keys(keys: list[str], fold: bool) -> Iterator[str]:
 def _changes(
     found: dict[str, Unequal], fold: bool, shown: Callable[[Any], Any], every: int = -1
 ) -> Iterator[str]:
-    """Entries with what stands on each side; only those that change in the same way fold.
+    """Entries with what is on each side; only those that change in the same way fold.
 
     Args:
         found: the entries.
         fold: whether they fold.
-        shown: the text of what stands on a side.
+        shown: the text of what is on a side.
         every: how many entries could have changed.
     """
     by_change: dict[str, list[str]] = {}

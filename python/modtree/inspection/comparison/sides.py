@@ -42,7 +42,7 @@ class Side:
     Attributes:
         name: what a report calls it.
         tensors: the tensors by their keys.
-        others: the entries that are no tensors: numbers, extra state.
+        others: the entries that are not tensors: numbers, extra state.
         versions: the versions of modules by their paths, or None where they are not known.
         keys: what keys are for, where the side is a model.
         left_out: the parts of a file beside the one that is compared.
@@ -79,7 +79,7 @@ class Side:
         """Gives the entries other keys, by the rules that ``load_state_dict`` has.
 
         Raises:
-            TypeError: ``rename`` is no such rule, or gave a key that is no str.
+            TypeError: ``rename`` is not such a rule, or gave a key that is not a str.
             ValueError: two entries get the same key.
         """
         function = rename_function(rename)
@@ -190,7 +190,7 @@ class _FileSide(Side):
         return array if view is None else array_view(array, view)
 
     def _in_value(self, key: str) -> np.ndarray:
-        """A tensor that stands in a value, such as extra state."""
+        """A tensor in a value, such as extra state."""
         if self._plain is None:
             self._plain = Side("", None, self._checkpoint.plain_values())
         value = self._plain._values[key]
@@ -206,7 +206,7 @@ class _FileSide(Side):
             self._checkpoint.close()
 
 
-#: How often one container is gone through: in a file it may stand in itself, or everywhere.
+#: How often one container is gone through: in a file it may be in itself, or everywhere.
 _PLACES = 64
 
 

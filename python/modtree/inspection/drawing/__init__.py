@@ -33,7 +33,7 @@ def to_svg(
 ) -> str:
     """Draws the tree of a model as SVG: boxes in boxes, to be read down and then right.
 
-    The picture needs nothing else, and stands as it is in a page, a README or a notebook, where a
+    The picture needs nothing else, and is shown as it is in a page, a README or a notebook, where a
     cell that ends in it shows it. Siblings that are built alike are one box, "× 24". A bar is a
     box's share of all parameters. Dashed lines go to a module that is in the tree once more, dotted
     ones from tensor to tied tensor. The mouse over a box shows its path, its sizes and its tensors.
@@ -42,9 +42,9 @@ def to_svg(
         model: A module of modtree or of torch.
         path: Where the text is written to as well, as UTF-8.
         depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Are siblings that are built alike one box?
-        shapes: Do boxes show the shapes of their parameters? If not, they show ``extra_repr``.
-        leaves: Has each parameter and buffer a box of its own?
+        fold: Whether siblings that are built alike are one box.
+        shapes: Whether boxes show the shapes of their parameters; otherwise ``extra_repr``.
+        leaves: Whether each parameter and buffer has a box of its own.
         max_boxes: How many boxes there are at most. Where the tree has more, levels at the bottom
             are left out, and boxes say how many modules they have inside.
         direction: ``"LR"`` fills columns from left to right, ``"TB"`` puts everything below each
@@ -55,7 +55,7 @@ def to_svg(
         The text, which notebooks show as a picture.
 
     Raises:
-        TypeError: the model is no module.
+        TypeError: the model is not a module.
         ValueError: an option is out of its range.
 
     Example:
@@ -99,9 +99,9 @@ def to_dot(
         model: A module of modtree or of torch.
         path: Where the text is written to as well, as UTF-8.
         depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Are siblings that are built alike one node?
-        shapes: Do nodes show the shapes of their parameters? If not, they show ``extra_repr``.
-        leaves: Has each parameter and buffer a node of its own?
+        fold: Whether siblings that are built alike are one node.
+        shapes: Whether nodes show the shapes of their parameters; otherwise ``extra_repr``.
+        leaves: Whether each parameter and buffer has a node of its own.
         max_boxes: How many nodes there are at most. Where the tree has more, levels at the bottom
             are left out, and nodes say how many modules they have inside.
         direction: Where the tree grows, ``"LR"`` to the right or ``"TB"`` down.
@@ -112,7 +112,7 @@ def to_dot(
         The text.
 
     Raises:
-        TypeError: the model is no module.
+        TypeError: the model is not a module.
         ValueError: an option is out of its range.
 
     Example:
@@ -156,9 +156,9 @@ def to_mermaid(
         model: A module of modtree or of torch.
         path: Where the text is written to as well, as UTF-8.
         depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Are siblings that are built alike one node?
-        shapes: Do nodes show the shapes of their parameters? If not, they show ``extra_repr``.
-        leaves: Has each parameter and buffer a node of its own?
+        fold: Whether siblings that are built alike are one node.
+        shapes: Whether nodes show the shapes of their parameters; otherwise ``extra_repr``.
+        leaves: Whether each parameter and buffer has a node of its own.
         max_boxes: How many nodes there are at most. Where the tree has more, levels at the bottom
             are left out, and nodes say how many modules they have inside. Mermaid as pages have it
             refuses more than 500 arrows, which 300 nodes keep to.
@@ -169,7 +169,7 @@ def to_mermaid(
         The text.
 
     Raises:
-        TypeError: the model is no module.
+        TypeError: the model is not a module.
         ValueError: an option is out of its range.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where everything stands in an SVG drawing: boxes in boxes, the children of each in columns that
+"""Where everything is in an SVG drawing: boxes in boxes, the children of each in columns that
 are read down and then right.
 
 Boxes are measured from the innermost outwards and then placed from the outermost inwards, both in
@@ -76,7 +76,7 @@ class Frame:
     height: int = 0
     texts: list[Text] = field(default_factory=list)
     badge: tuple[float, float, float, float] | None = None
-    """x, y, width and height of what stands behind "× 24"."""
+    """x, y, width and height of what is behind "× 24"."""
     bar: Bar | None = None
     share: float | None = None
     columns: list[list[Frame]] = field(default_factory=list)

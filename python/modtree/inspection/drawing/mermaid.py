@@ -32,7 +32,7 @@ def write(outline: Outline, shapes: bool, direction: str, theme: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A cleaned line as it stands in a quoted label: each special character by its number."""
+    """A cleaned line as it is in a quoted label: each special character by its number."""
     return _SPECIAL.sub(lambda match: "".join(f"#{ord(char)};" for char in match[0]), text)
 
 

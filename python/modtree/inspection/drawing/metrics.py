@@ -38,7 +38,7 @@ def _advance(char: str) -> float:
 
 
 def is_certain(text: str) -> bool:
-    """Has every monospaced font all of it, so that the width holds whatever the font?"""
+    """True if every monospaced font has all of it, so that the width holds whatever the font."""
     return _CERTAIN.match(text) is not None
 
 

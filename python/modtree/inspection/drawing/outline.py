@@ -36,11 +36,11 @@ class Box:
     count: int = 1
     """How many modules the box stands for, or rounds of modules."""
     copies: int = 1
-    """How often it is in the model, with the repeats that it stands in."""
+    """How often it is in the model, with the repeats that it is in."""
     parameters: int = 0
     """Of one of these."""
     hidden: int = 0
-    """Modules below that have no box."""
+    """Modules below without a box."""
     hidden_tensors: int = 0
     """Own tensors that have none, where tensors have boxes."""
     last_path: str | None = None
@@ -92,8 +92,8 @@ def make_outline(
     Args:
         root: The tree.
         depth: How many levels there are below the root.
-        is_folded: Are siblings that are built alike one box?
-        leaves: Have parameters and buffers boxes of their own?
+        is_folded: Whether siblings that are built alike are one box.
+        leaves: Whether parameters and buffers have boxes of their own.
         max_boxes: How many boxes there are at most.
     """
     sizes = _subtree_sizes(root)
@@ -271,7 +271,7 @@ def _find_links(root: Node, top: Box) -> list[Link]:
     """Links for all modules and tensors that the tree has twice, from box to box; none within
     one box, and no more than can be told apart.
     """
-    homes: dict[str, Box] = {}  # of modules and tensors that stand there the first time
+    homes: dict[str, Box] = {}  # of modules and tensors in their first places
     repeats: list[tuple[Box, str, str, str]] = []
     waiting = [(root, top, True)]  # a node, the box where it is, and whether that box is its own
     while waiting:

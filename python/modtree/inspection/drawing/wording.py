@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands in the boxes of a drawing in any format: names made harmless, numbers short."""
+"""What is written in the boxes of a drawing in any format: names made harmless, numbers short."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 # What a picture never has as it is: controls, lone surrogates, what changes the direction of the
-# text behind it, line separators, and codes that are no characters.
+# text behind it, line separators, and codes that are not characters.
 _UNSEEN = ("Cc", "Cs", "Cf", "Co", "Zl", "Zp")
 _JOINERS = "\u200c\u200d"  # of Persian words and of emoji
 _PLAIN = re.compile(r"[ -~]*\Z")
@@ -86,7 +86,7 @@ def short_bytes(count: int) -> str:
 
 
 def shape_text(leaf: Leaf) -> str:
-    """``64×3×7×7``; ``?`` while it is not known."""
+    """``64×3×7×7``; a question mark while it is not known."""
     if leaf.shape is None:
         return "?"
     return "×".join(map(str, leaf.shape)) if leaf.shape else "scalar"
@@ -123,7 +123,7 @@ def size(box: Box) -> str:
 
 
 def hidden(box: Box) -> str:
-    """What stands below a box and is not drawn; "" where all is."""
+    """What is below a box and is not drawn; "" where all is."""
     counts = ((box.hidden, "module"), (box.hidden_tensors, "tensor"))
     texts = [f"{count:,} {what}{'s' * (count > 1)}" for count, what in counts if count]
     return f"… {', '.join(texts)}" if texts else ""

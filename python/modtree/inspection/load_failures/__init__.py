@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Why does a checkpoint not fit a model? What the core asks for after a load that failed."""
+"""Why a checkpoint does not fit a model: what the core asks for after a load that failed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Why do the keys of a checkpoint not match those of a model? The usual causes, each with the call
-that would mend it.
+"""Why the keys of a checkpoint do not match those of a model: the usual causes, each with the call
+that mends it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def doubts_of(changed: Found) -> list[str]:
 
 
 def _others(changed: Found) -> list[str]:
-    """Causes that are no names; without calls where they are what a rename leaves, or where other
+    """Causes that are not names; without calls where they are what a rename leaves, or where other
     explanations fit.
     """
     found = changed.rest
@@ -230,7 +230,7 @@ def _nones(found: Mismatch) -> Iterator[str]:
 
 
 def _layers(found: Mismatch) -> Iterator[str]:
-    """Blocks with numbers: are there more of them on one side?"""
+    """Blocks with numbers, of which one side has more."""
     own, given = Counter[str](), Counter[str]()
     for keys, count in ((found.missing, own), (found.unexpected, given)):
         for prefix in {block for key in keys if (block := _block(key)) is not None}:
@@ -298,8 +298,8 @@ def _is_square(shape: Shape) -> bool:
 
 
 def _are_the_same_modules(found: Mismatch, turned: list[str]) -> bool:
-    """Does each module with a turned entry have others that fit, as a bias, and is it the only one
-    that its entries fit?
+    """True if each module with a turned entry has others that fit, such as a bias, and its entries
+    fit only this module.
     """
     own, given = _by_module(found.own), _by_module(given_shapes(found))
     modules = {key.rpartition(".")[0] for key in turned}

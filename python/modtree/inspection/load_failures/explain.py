@@ -259,7 +259,7 @@ def _of_row(keys: ModelKeys, items: list[Any], is_list: bool) -> str | None:
 
 
 def _fits(keys: ModelKeys, given: Mapping[str, Any]) -> bool:
-    """Would a load of these succeed?"""
+    """True if a load of these would succeed."""
     own = keys.shapes()
     rest = mismatch_of(given, Mismatch(list(own), [], {}, {}, own))
     return rest.is_empty and set(given) == set(own)

@@ -66,12 +66,12 @@ class Found(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Do the names, with these rules, tell which entry is which?"""
+        """True if the names, with these rules, tell which entry is which."""
         return not self.shifts and not self.doubts
 
     @property
     def is_sure(self) -> bool:
-        """Is what fits by its name what it was when it was saved?"""
+        """True if what fits by its name is what it was when it was saved."""
         return self.is_named and not self.rest.turned
 
 
@@ -79,7 +79,7 @@ class _Rule(NamedTuple):
     old: str | re.Pattern[str]
     new: str
     reason: str
-    is_known: bool = False  # is no further proof needed?
+    is_known: bool = False  # no further proof is needed
 
 
 def find_rules(found: Mismatch, only: tuple[_Finder, ...] | None = None) -> Found:
@@ -165,7 +165,7 @@ def _shown_text(text: str) -> str:
 
 
 def _mends(found: Mismatch, rules: Rules) -> bool:
-    """Do rules give the model more keys, all of the right shape, and take none away?"""
+    """True if rules give the model more keys, all of the right shape, and take none away."""
     rest = renamed(found, rules)
     return (
         len(rest.missing) < len(found.missing)

@@ -50,7 +50,7 @@ def separator_rules(found: Mismatch) -> _Rules:
 
 
 def flat_keys(found: Mismatch) -> str | None:
-    """What stands for the dots, where the keys without them are those of the model."""
+    """What replaces the dots, where the keys without them are those of the model."""
     if not found.missing or not found.unexpected or len(found.own) > _MOST_KEYS:
         return None
     for mark in ("_", "/", "-", ":", ""):
@@ -64,7 +64,7 @@ def flat_keys(found: Mismatch) -> str | None:
 
 
 def _is_whole(found: Mismatch, rules: _Rules) -> bool:
-    """Do the rules give each key that was not expected a place, and the model all that it lacks?"""
+    """True if the rules give each unexpected key a place, and the model all that it lacks."""
     given = {}
     for key, value in found.state_dict.items():
         new = key
@@ -151,7 +151,7 @@ def _is_pointwise(saved: Shape, own: Shape) -> bool:
 
 
 def _are_in_their_places(found: Mismatch, changed: list[str]) -> bool:
-    """Does no changed entry have the shape of another entry that has changed?"""
+    """True if no changed entry has the shape of another entry that has changed."""
     if any(shape_of(value) is None for value in found.state_dict.values()):
         return False  # a value that the call could not ask for its shape
     own = {found.shapes[key][1] for key in changed}
@@ -255,7 +255,7 @@ def _is_of_multi_head_attention(one: _Fused) -> bool:
 
 
 def _is_all(found: Mismatch, fused: list[_Fused], is_split: bool) -> bool:
-    """Would the load then find all keys, and only these?"""
+    """True if the load then finds all keys, and only these."""
     given: dict[Any, Any] = dict(found.state_dict)
     of_first = re.compile(rf"\b({'|'.join(fused[0].names)})\.(weight|bias)$")
     of_whole = re.compile(r"\bin_proj_(weight|bias)$")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Have the numbers of layers shifted between a checkpoint and a model?
+"""Numbers of layers that have shifted between a checkpoint and a model.
 
 A layer that is put in, or taken out, gives all that follow another number. Then keys that match by
 name may be those of other layers, and nobody notices where the shapes are the same.
@@ -27,12 +27,12 @@ class Shift(NamedTuple):
     """Layers with numbers, of which the names do not tell which are the same.
 
     Attributes:
-        begin: What stands before the numbers, "layers." for instance.
-        end: What stands behind them in the same part of the path.
+        begin: What is before the numbers, "layers." for instance.
+        end: What is behind them in the same part of the path.
         given: The numbers in the state dict.
         own: Those in the model.
         pairs: The one way in which all fit; None where there are several, or none.
-        is_entry: Are they parameters or buffers, not modules?
+        is_entry: Whether they are parameters or buffers, not modules.
     """
 
     begin: str
@@ -90,7 +90,7 @@ def find_shifts(given: Mapping[str, Shape], own: Mapping[str, Shape]) -> list[Sh
 
 
 def _layers(shapes: Mapping[str, Shape]) -> dict[tuple[str, str], dict[int, _Content]]:
-    """By what stands around a number in keys: by number, what is below."""
+    """By what is around a number in keys: by number, what is below."""
     places: dict[tuple[str, str], dict[int, _Content]] = {}
     for key, shape in shapes.items():
         if len(key) > _LONGEST_READ:
@@ -136,7 +136,7 @@ def _compared(
 def _do_shapes_decide(
     theirs: dict[int, _Content], ours: dict[int, _Content], pairs: dict[int, int], alike: _Alike
 ) -> bool:
-    """Is this the one way in which all the layers fit, in any order?"""
+    """True if this is the one way in which all the layers fit, in any order."""
     if not len(pairs) == len(theirs) == len(ours):
         return False
     return all(
@@ -148,13 +148,13 @@ def _do_shapes_decide(
 
 
 def _has_common(some: _Content, others: _Content) -> bool:
-    """Would a load put any of some into others?"""
+    """True if a load would put any of some into others."""
     return any(name in others and others[name] in (None, shape) for name, shape in some.items())
 
 
 class _Alike:
-    """May two numbered layers be the same? Entries that one has alone say nothing: they may have
-    been lost, or be of another kind.
+    """Whether two numbered layers may be the same. Entries that one has alone say nothing: they may
+    have been lost, or be of another kind.
     """
 
     def __init__(self) -> None:

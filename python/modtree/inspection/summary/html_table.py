@@ -12,7 +12,7 @@ __all__ = ["to_html"]
 
 # Levels that are open at first.
 _OPEN = 2
-# Browsers stop to nest at about 500 elements; what is deeper stands side by side.
+# Browsers stop to nest at about 500 elements; what is deeper is shown side by side.
 _DEEPEST = 120
 _WIDEST = 60
 _INDENT = 2

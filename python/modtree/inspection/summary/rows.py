@@ -36,7 +36,7 @@ class Row:
     period: int = 1
     """How many different modules make a round."""
     has_hidden_children: bool = False
-    """Were children left out, since they are too deep?"""
+    """True if children were left out, since they are too deep."""
 
     @property
     def node(self) -> Node:
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def pattern(self) -> list[Node]:
-        """The modules of one round; one where there are no different ones."""
+        """The modules of one round; one if they are all alike."""
         return self.nodes[: self.period]
 
 
@@ -55,7 +55,7 @@ def make_rows(tree: Node, run: DryRun | None, depth: int | None, fold: bool) -> 
         tree: The model.
         run: What its forward did: blocks with different output shapes are not folded.
         depth: The deepest level that gets lines; None for no limit.
-        fold: Do equal neighbours take one line?
+        fold: Whether equal neighbours take one line.
     """
     alike = signature if run is None or not fold else _alike_with_shapes(tree, run)
     rows: list[Row] = []

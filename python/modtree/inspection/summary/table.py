@@ -103,7 +103,7 @@ class Facts:
         return frozenset(parameters), frozenset(buffers), is_lazy
 
     def dtypes(self, nodes: list[Node]) -> list[str]:
-        """Those of parameters, or of buffers where there is no parameter."""
+        """Those of parameters, or of buffers without a parameter."""
         parameters = {name for node in nodes for name in self._found[id(node)][0]}
         return sorted(parameters or {name for node in nodes for name in self._found[id(node)][1]})
 
@@ -144,7 +144,7 @@ def _dtypes_text(names: list[str]) -> str:
 
 
 def output_call(node: Node, run: DryRun) -> Call | None:
-    """The calls of a module; None for one that was not called, or that stood before."""
+    """The calls of a module; None for one that was not called, or that has a place before."""
     return None if node.first_path is not None else run.call(node.module)
 
 

@@ -74,7 +74,7 @@ def adopt(file: ModuleType) -> None:
 
 
 def _attributes(original: type) -> dict[str, Any]:
-    """What stands on the class: all that torch has there, with faces over the native slots."""
+    """What is on the class: all that torch has there, with faces over the native slots."""
     attributes = {k: v for k, v in vars(original).items() if k not in _NOT_TAKEN}
     for name, face in _faces.FACES.items():
         theirs = attributes[name]

@@ -98,7 +98,7 @@ def _differences(file: ModuleType):
 
 
 def _takes_more(function: FunctionType, known: str) -> bool:
-    """Can the function be called as the known one is? What else it takes must be optional."""
+    """True if the function can be called as the known one is: what else it takes is optional."""
     by_keyword = "*" in known
     at_place = [] if by_keyword else known.split()
     parameters = inspect.signature(function).parameters
@@ -135,7 +135,7 @@ def _unknown_tables(file: ModuleType) -> list[str]:
 
 
 def _mentions(function: Any, name: str) -> bool:
-    """Does the function, or one inside of it, use the global name?"""
+    """True if the function, or one inside of it, uses the global name."""
     code = getattr(function, "__code__", function)
     inner = [c for c in getattr(code, "co_consts", ()) if inspect.iscode(c)]
     return name in getattr(code, "co_names", ()) or any(_mentions(c, name) for c in inner)

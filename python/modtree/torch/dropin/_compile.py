@@ -19,7 +19,7 @@ __all__ = ["teach_dynamo"]
 
 
 def teach_dynamo(dynamo: ModuleType) -> None:
-    """Tells ``torch._dynamo``, once it was imported, which function stands for which native one."""
+    """Tells ``torch._dynamo``, once it was imported, which function replaces which native one."""
     importlib.import_module("modtree.torch.family")  # not in the middle of a compiled function
     unknown = []
     for step in _STEPS:
@@ -47,7 +47,7 @@ def _trace_torchs_own_functions(dynamo: ModuleType) -> None:
 
 
 def _trace_originals_for_faces(dynamo: ModuleType, originals: dict[str, Any]) -> None:
-    """Where dynamo cannot be told what stands for a native function, for the faces that call it."""
+    """Where dynamo cannot be told what replaces a native function, for the faces that call it."""
     functions = importlib.import_module(f"{dynamo.__name__}.variables.functions")
     variable = functions.UserFunctionVariable
     init = variable.__init__

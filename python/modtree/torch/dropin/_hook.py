@@ -73,12 +73,12 @@ _finder = _Finder()
 
 
 def is_installed() -> bool:
-    """Will torch be imported with the native class, or was it?"""
+    """True if torch was imported with the native class, or will be."""
     return _finder in sys.meta_path
 
 
 def is_active() -> bool:
-    """Is ``torch.nn.Module`` the native class?"""
+    """True if ``torch.nn.Module`` is the native class."""
     return _adopt.adopted() is not None
 
 

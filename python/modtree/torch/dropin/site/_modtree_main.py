@@ -132,7 +132,7 @@ def _run_code(text: str, adds_path: bool, main: ModuleType) -> None:
 
 
 def _show_source(code: CodeType, text: str, name: str) -> None:
-    """Lets tracebacks show lines of code that has no file, from CPython 3.13 on: under the name of
+    """Lets tracebacks show lines of code without a file, from CPython 3.13 on: under the name of
     the file there, by their code objects from 3.14 on.
     """
     if sys.version_info >= (3, 13):
@@ -190,7 +190,7 @@ def _code_of(path: str, names: dict[str, Any], skips_line: bool) -> CodeType:
 
 
 def _is_importable(path: str) -> bool:
-    """Is it a folder or a zip file, which an entry of ``sys.path`` can be?"""
+    """True for a folder or a zip file, which an entry of ``sys.path`` can be."""
     for hook in sys.path_hooks:
         try:
             hook(path)

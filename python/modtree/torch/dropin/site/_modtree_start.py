@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The drop-in in a process that has not imported modtree: nothing of modtree is imported before the
-process imports torch, so that a program without torch is no different.
+process imports torch, so that a program without torch is the same.
 """
 
 import _thread
@@ -119,7 +119,7 @@ class _BeforeTorch:
 
 
 def _is_import(caller) -> bool:
-    """Does an import statement or a function like it ask? The answer to find_spec() stays None."""
+    """True if an import statement, or a function like it, asks: find_spec() still answers None."""
     above = caller.f_back
     return above is not None and above.f_code.co_name == "_find_and_load_unlocked"
 
