@@ -21,8 +21,6 @@ OF_MODULES = {
     "remove": lambda m, what, nn: mt.find(m, **what).remove(),
     "requires_grad_": lambda m, what, nn: mt.find(m, **what).requires_grad_(False),
     "train": lambda m, what, nn: mt.find(m, **what).train(False),
-    "to": lambda m, what, nn: mt.find(m, **what).to("meta"),
-    "apply": lambda m, what, nn: mt.find(m, **what).apply(fill),
     "init": lambda m, what, nn: mt.find(m, **what).init(fill),
     "param_groups of a selection": lambda m, what, nn: mt.find(m, **what).param_groups(),
     "parameters": lambda m, what, nn: mt.find(m, **what).parameters().requires_grad_(False),

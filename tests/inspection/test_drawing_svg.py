@@ -14,7 +14,7 @@ from helpers.drawn_models import ODD_NAMES, chain, experts, odd, random_tree
 import modtree as mt
 from modtree import nn
 from modtree.inspection.drawing.layout import MARGIN, Frame, lay_out
-from modtree.inspection.drawing.metrics import ellipsis, text_width
+from modtree.inspection.drawing.wording import ellipsis, text_width
 from modtree.inspection.drawing.outline import make_outline
 from modtree.inspection.drawing.palette import DARK, KINDS, LIGHT, kind_of_layer
 from modtree.inspection.tree import read_tree

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 
 from modtree.cli.ending import SAME, Trouble
-from modtree.cli.headline import headline
 from modtree.cli.options import (
     RULE_HELP,
     add_at,
@@ -21,14 +20,14 @@ from modtree.cli.options import (
     pattern,
     rename_rule,
 )
+from modtree.cli.terminal import headline
 from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.convert import convert, left_out
 from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
 from modtree.files.sources.source import source_of
-from modtree.inspection.phrases import bytes_text
-from modtree.inspection.printable import printable
+from modtree.inspection.phrases import bytes_text, printable
 
 __all__ = ["execute", "fill"]
 

@@ -22,7 +22,7 @@ from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.inspection.comparison import compare
 from modtree.inspection.comparison.result import Diff
-from modtree.inspection.printable import printable
+from modtree.inspection.phrases import printable
 
 __all__ = ["execute", "fill"]
 

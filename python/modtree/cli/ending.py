@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.inspection.printable import printable
+from modtree.inspection.phrases import printable
 
 __all__ = ["DIFFERENT", "SAME", "TROUBLE", "Trouble", "ended_well"]
 

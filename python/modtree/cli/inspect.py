@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from modtree.cli.ending import DIFFERENT, SAME
-from modtree.cli.headline import headline
 from modtree.cli.options import (
     add_at,
     add_join,
@@ -25,15 +24,14 @@ from modtree.cli.options import (
     join_rules,
     pattern,
 )
-from modtree.cli.terminal import Screen
+from modtree.cli.terminal import Screen, headline
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.collections_off import without_collections
 from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
 from modtree.files.pickled.stand_in import short_text
 from modtree.files.sources.source import source_of
-from modtree.inspection.entry_tree import Branch, entry_tree
-from modtree.inspection.phrases import bytes_text, noun
-from modtree.inspection.printable import entries_text, printable
+from modtree.inspection.entries import Branch, entry_tree
+from modtree.inspection.phrases import bytes_text, entries_text, noun, printable
 
 __all__ = ["execute", "fill"]
 

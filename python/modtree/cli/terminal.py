@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the terminal behind stdout can show."""
+"""What the terminal behind stdout can show, and the line that names a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import os
 import shutil
 import sys
 
-__all__ = ["Screen"]
+from modtree.files.checkpoint.base import Checkpoint
+from modtree.inspection.phrases import entries_text, printable
+
+__all__ = ["Screen", "headline"]
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -38,3 +41,20 @@ class Screen:
         most = max(most, 5)
         front = (most - 3) // 2
         return f"{text[:front]}...{text[len(text) - (most - 3 - front) :]}"
+
+
+def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
+    """``model.safetensors: safetensors, 2 files, 8 of 24 entries``.
+
+    Args:
+        checkpoint: an open checkpoint.
+        shown: how many of its entries are meant; None for all.
+    """
+    every = len(checkpoint.keys())
+    entries = entries_text(every)
+    if shown is not None and shown != every:
+        entries = f"{shown:,} of {entries}"
+    entries_of = checkpoint.entries.values()
+    files = len({entry.file for entry in entries_of}.union(*{entry.files for entry in entries_of}))
+    parts = f", {files:,} files" if files > 1 else ""
+    return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"

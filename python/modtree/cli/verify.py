@@ -14,9 +14,8 @@ from modtree.cli.options import add_at, add_join, add_json, add_large_header, de
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
 from modtree.files.sources.errors import shown_name
-from modtree.inspection.key_folding import folded
-from modtree.inspection.phrases import noun
-from modtree.inspection.printable import entries_text, printable
+from modtree.inspection.entries import folded
+from modtree.inspection.phrases import entries_text, noun, printable
 
 __all__ = ["execute", "fill"]
 
@@ -92,6 +91,6 @@ def _lines(problems: list[Problem], fold: bool) -> Iterator[tuple[str, str]]:
     for problem in problems:
         alike.setdefault(replace(problem, key=None), []).append(problem.key or "")
     for problem, keys in alike.items():
-        for text, group in folded(keys) if fold else ((key, [key]) for key in keys):
+        for text, group in folded(keys, fold):
             times = f" ({entries_text(len(group))})" if len(group) > 1 else ""
             yield problem.kind, f"{replace(problem, key=text or None)}{times}"

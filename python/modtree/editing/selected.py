@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
 
-from modtree.editing.outline import outline
+from modtree.editing.reporting import outline
 
 if TYPE_CHECKING:
     from typing_extensions import Self

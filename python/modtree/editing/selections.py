@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 from modtree.core.families import family_of
 from modtree.core.patterns import Machine, Patterns, texts_of
 from modtree.editing import replacing, setting
-from modtree.editing.explaining import why_no_instance, why_no_match
 from modtree.editing.grouping import ParamGroups, grouped
+from modtree.editing.moving import remove
 from modtree.editing.receipts import Receipt
-from modtree.editing.removing import remove
+from modtree.editing.reporting import why_no_instance, why_no_match
 from modtree.editing.selected import Pairs, Selected
 from modtree.editing.walking import (
     BUFFERS,
@@ -186,18 +186,6 @@ class Selection(Selected):
         """
         self._found()
         return self._noted(setting.set_training(self._model, self._covered(), mode, frozen=frozen))
-
-    def to(self, *args: Any, **kwargs: Any) -> Selection:
-        """Calls ``to`` of each module, and returns the selection."""
-        for _, module in self._found():
-            module.to(*args, **kwargs)
-        return self
-
-    def apply(self, fn: Callable[[Any], Any]) -> Selection:
-        """Calls ``fn(module)`` for each module, not for those below, and returns the selection."""
-        for _, module in self._found():
-            fn(module)
-        return self
 
     def init(self, fn: Callable[[Any], Any]) -> Selection:
         """Calls ``fn(parameter)``, such as a function of ``nn.init``, for each parameter of these

@@ -10,8 +10,8 @@ from typing import Any
 from modtree.core.families import family_of
 from modtree.editing.hooking import run_eagerly
 from modtree.inspection.forward import Call, Recorder, arguments_text, describe
-from modtree.inspection.inputs import every_node, first_leaf
-from modtree.inspection.tree import Node
+from modtree.inspection.inputs import first_leaf
+from modtree.inspection.tree import Node, every_node
 from modtree.inspection.unchanged import (
     Modes,
     keeps_buffers,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The arguments of a forward that is run to look at a model."""
+"""What is run to look at a model: the model, or a copy of a lazy one, and the arguments."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import operator
 import sys
@@ -12,9 +13,10 @@ from typing import Any
 from modtree._C import as_tuple
 from modtree.core import pytree as _pytree
 from modtree.core.families import family_of
-from modtree.inspection.tree import Node, module_dict
+from modtree.editing.walking import registry
+from modtree.inspection.tree import Node, every_node, read_tree
 
-__all__ = ["arguments_of", "every_node", "first_leaf", "holds_tensor"]
+__all__ = ["arguments_of", "first_leaf", "holds_tensor", "to_run"]
 
 
 def arguments_of(
@@ -41,15 +43,6 @@ def arguments_of(
     made = {key: _zeros(tree, shape, kinds[key]) for key, shape in shapes.items()}
     positional = tuple(value for key, value in made.items() if isinstance(key, int))
     return positional, {key: value for key, value in made.items() if isinstance(key, str)}
-
-
-def every_node(tree: Node) -> Iterator[Node]:
-    """All nodes of a tree, each before its children."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
 
 
 def _spread(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -164,8 +157,8 @@ def _library_without_leaves(tree: Node) -> str:
 
 def _leaves(tree: Node) -> Iterator[Any]:
     for node in every_node(tree):
-        for registry in ("_parameters", "_buffers"):
-            for value in module_dict(node.module, registry).values():
+        for table in ("_parameters", "_buffers"):
+            for value in registry(node.module, table).values():
                 if family_of(value) is not None:
                     yield value
 
@@ -182,3 +175,30 @@ def _floating_dtype(tree: Node) -> Any:
         if family is not None and family.is_floating_point(leaf):
             return leaf.dtype
     return None
+
+
+# -- models with lazy modules: their first forward changes them, so a copy runs it -----------------
+
+
+def to_run(tree: Node) -> Node:
+    """The tree itself, or that of a copy of its model where tensors do not have a shape yet."""
+    memo: dict[int, Any] = {}
+    for node in every_node(tree):
+        for leaf in node.leaves:
+            if leaf.shape is None:
+                table = "_buffers" if leaf.kind == "buffer" else "_parameters"
+                _copy_uninitialized(registry(node.module, table).get(leaf.name), memo)
+    return read_tree(copy.deepcopy(tree.module, memo)) if memo else tree
+
+
+def _copy_uninitialized(tensor: Any, memo: dict[int, Any]) -> None:
+    """torch refuses to copy these; they are nothing but a few flags."""
+    family = family_of(tensor)
+    if family is not None and family.is_uninitialized(tensor):
+        data = tensor.data
+        copied = type(tensor)(
+            requires_grad=tensor.requires_grad, device=data.device, dtype=data.dtype
+        )
+        if hasattr(tensor, "persistent"):
+            copied.persistent = tensor.persistent
+        memo[id(tensor)] = copied

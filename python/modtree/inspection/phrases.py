@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Numbers, shapes and lists as people read them."""
+"""Numbers, shapes, lists and names from files as people read them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 __all__ = [
     "bytes_text",
     "count_text",
+    "entries_text",
     "noun",
-    "one_line",
+    "printable",
     "seconds_text",
     "shape_text",
     "share_text",
@@ -24,14 +25,21 @@ def count_text(count: int) -> str:
     return f"{count:,}" if count else "-"
 
 
-def one_line(text: str) -> str:
-    """A name with its control characters, such as a line's end, written out."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+def printable(text: str) -> str:
+    """Text from a file on one line, without anything that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def noun(count: int, singular: str, plural: str | None = None) -> str:
+def entries_text(number: int) -> str:
+    """``1 entry``, ``2,000 entries``."""
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+def noun(count: int, singular: str) -> str:
     """``1 module``, ``2 modules``."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+    return f"{count:,} {singular if count == 1 else singular + 's'}"
 
 
 def bytes_text(count: int) -> str:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from modtree import _C
 from modtree.core.families import family_of
-from modtree.core.foreign import is_module_class
 from modtree.core.module import Module
+from modtree.editing.walking import check_model, joined, registry
 
-__all__ = ["Fold", "Leaf", "Node", "extra_of", "fold", "module_dict", "read_tree", "signature"]
+__all__ = ["Fold", "Leaf", "Node", "every_node", "fold", "read_tree", "signature", "values_of"]
 
 # What is there when a class does not have an `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
@@ -124,14 +123,18 @@ def read_tree(model: Any) -> Node:
     Raises:
         TypeError: it is not a module.
     """
-    if isinstance(model, type) or not hasattr(model, "_modules"):
-        what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-        if isinstance(model, _C.ModuleBase) or is_module_class(type(model)):
-            what += ", whose __init__ did not call super().__init__()"
-        raise TypeError(f"expected a module of modtree or torch, got {what}")
-    order = _walk(model)
+    order = _walk(check_model(model))
     _add_up(order)
     return order[0]
+
+
+def every_node(tree: Node) -> Iterator[Node]:
+    """All nodes of a tree, each before its children."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
 
 
 def signature(node: Node) -> int:
@@ -216,7 +219,7 @@ def _walk(model: Any) -> list[Node]:
     waiting: list[tuple[Node | None, str, Any]] = [(None, "", model)]
     while waiting:
         parent, name, module = waiting.pop()
-        path = f"{parent.path}.{name}" if parent is not None and parent.path else name
+        path = name if parent is None else joined(parent.path, name)
         first_path = seen.get(id(module))
         node = Node(path, name, module, type(module).__name__, extra_of(module), first_path)
         order.append(node)
@@ -230,28 +233,17 @@ def _walk(model: Any) -> list[Node]:
     return order
 
 
-def module_dict(module: Any, name: str) -> Mapping[str, Any]:
-    """A registry of a module; empty for what has none, such as an object that is not a module. That
-    of a scripted module of torch is copied: it has the names of a dict, but not all that a dict
-    does.
-    """
-    found: Any = getattr(module, name, None)
-    if isinstance(found, dict):
-        return found
-    return dict(found.items()) if hasattr(found, "items") else {}
-
-
-def registered(module: Any, registry: str, path: str) -> list[tuple[str, Any]]:
+def registered(module: Any, table: str, path: str) -> list[tuple[str, Any]]:
     """What is registered in a module under a name, without the names that hold None.
 
     Raises:
         TypeError: A key is not a name: it was written into the registry past all checks.
     """
-    entries = [(key, v) for key, v in module_dict(module, registry).items() if v is not None]
+    entries = [(key, v) for key, v in registry(module, table).items() if v is not None]
     for key, _ in entries:
         if not isinstance(key, str):
             raise TypeError(
-                f"{registry} of {f'the module {path!r}' if path else 'the model'} has the key "
+                f"{table} of {f'the module {path!r}' if path else 'the model'} has the key "
                 f"{key!r:.80}, a {type(key).__name__}, where names are str: take it out, or "
                 f"register its value under a name"
             )
@@ -382,3 +374,12 @@ def _relative(path: str, first_path: str | None) -> tuple[int, str] | None:
     while common < min(len(here), len(there)) and here[common] == there[common]:
         common += 1
     return len(here) - common, ".".join(there[common:])
+
+
+def values_of(tensor: Any, family: Any) -> Any:
+    """The values as an array. Of a torch tensor it is a copy: torch never resizes memory again that
+    an array was made of, which observers of quantization do in their next forward.
+    """
+    if family.name == "torch":
+        tensor = tensor.detach().clone()
+    return np.asarray(family.to_numpy(tensor))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A forward after which a model is what it was: modes, buffers and random numbers."""
+"""A forward after which a model is what it was: modes, buffers and random numbers, in all libraries
+whose tensors a model may hold.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,19 @@ from typing import Any
 
 from modtree.core.families import TensorFamily, family_of
 from modtree.core.undo import plain_methods
-from modtree.editing.walking import is_scripted
-from modtree.inspection.libraries import libraries
-from modtree.inspection.tree import module_dict
+from modtree.editing.walking import is_scripted, registry
 
-__all__ = ["Modes", "keeps_buffers", "keeps_random_states", "nothing_recorded"]
+__all__ = ["Modes", "keeps_buffers", "keeps_random_states", "libraries", "nothing_recorded"]
+
+
+def libraries() -> dict[str, Any]:
+    """By the name of their family: ``modtree`` and ``torch``, where they have made tensors yet."""
+    homes = {"numpy": "modtree.numpy.tensor.tensor", "torch": "torch"}
+    return {
+        family: sys.modules[home.partition(".")[0]]
+        for family, home in homes.items()
+        if home in sys.modules
+    }
 
 
 class Modes:
@@ -48,9 +58,7 @@ def _set_training(module: Any, mode: bool) -> None:
 @contextlib.contextmanager
 def keeps_buffers(modules: list[Any]) -> Iterator[None]:
     """A context after which the buffers of modules are the same objects with the same values."""
-    saved = [
-        _Buffer(module, name) for module in modules for name in module_dict(module, "_buffers")
-    ]
+    saved = [_Buffer(module, name) for module in modules for name in registry(module, "_buffers")]
     try:
         yield
     finally:
@@ -62,7 +70,7 @@ class _Buffer:
     """A buffer and a copy of its values, by which it is compared and restored."""
 
     def __init__(self, module: Any, name: str) -> None:
-        self._registry: Any = module_dict(module, "_buffers")
+        self._registry: Any = registry(module, "_buffers")
         self._name = name
         self._tensor = self._registry[name]
         self._family = family_of(self._tensor)

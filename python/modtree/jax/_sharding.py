@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from modtree import _C
 from modtree.core.patterns import matching_paths
-from modtree.editing.explaining import why_no_match
+from modtree.editing.reporting import why_no_match
 from modtree.files.checkpoint.atomic import folder_lock
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.folders import folder_format

@@ -6,21 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from modtree.inspection.check.findings import Finding, Findings
 from modtree.inspection.check.hidden import hidden
 from modtree.inspection.check.hooks import hooks_left, modes
-from modtree.inspection.check.look import Look
+from modtree.inspection.check.look import Finding, Findings, Look
 from modtree.inspection.check.names import dotted_names, shadowed_names
-from modtree.inspection.check.sharing import shared_memory, ties
 from modtree.inspection.check.tensors import (
     grad_flags,
     kinds_of_dtypes,
     meta_beside_real,
+    shared_memory,
+    ties,
     values,
 )
 from modtree.inspection.check.unused import unused
-from modtree.inspection.inputs import arguments_of
-from modtree.inspection.lazy import to_run
+from modtree.inspection.inputs import arguments_of, to_run
 from modtree.inspection.tree import read_tree
 
 __all__ = ["Finding", "Findings", "find_mistakes"]

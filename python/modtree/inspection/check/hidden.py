@@ -10,14 +10,14 @@ from typing import Any
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native
 from modtree.editing.ties import meet, memory_of
-from modtree.inspection.check.findings import Finding
+from modtree.editing.walking import joined, registry
 from modtree.inspection.check.look import (
+    Finding,
     Look,
     is_module,
-    joined,
     plain_attributes,
 )
-from modtree.inspection.tree import Node, module_dict
+from modtree.inspection.tree import Node
 
 __all__ = ["hidden", "modules_in_attributes"]
 
@@ -80,7 +80,7 @@ def modules_in_attributes(look: Look) -> dict[int, Any]:
         module = waiting.pop()
         if id(module) not in known and module is not None:
             known[id(module)] = module
-            waiting += module_dict(module, "_modules").values()
+            waiting += registry(module, "_modules").values()
     return known
 
 
@@ -110,7 +110,7 @@ def _leads_back(found: Any, look: Look) -> bool:
             return True
         if id(module) not in seen:
             seen.add(id(module))
-            waiting += module_dict(module, "_modules").values()
+            waiting += registry(module, "_modules").values()
     return False
 
 
@@ -131,14 +131,14 @@ def _is_reached(found: Any, look: Look) -> bool:
             continue
         tensors = [
             tensor
-            for registry in ("_parameters", "_buffers")
-            for tensor in module_dict(module, registry).values()
+            for table in ("_parameters", "_buffers")
+            for tensor in registry(module, table).values()
             if tensor is not None
         ]
         if any(id(tensor) not in look.tensors_in_tree for tensor in tensors):
             return False
         reached = reached or bool(tensors)
-        waiting += module_dict(module, "_modules").values()
+        waiting += registry(module, "_modules").values()
     return reached
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from modtree.core import module as module_file
 from modtree.core.foreign import state_of
-from modtree.inspection.check.findings import Finding
-from modtree.inspection.check.look import Look
+from modtree.inspection.check.look import Finding, Look
 from modtree.inspection.tree import Node
 
 __all__ = ["hooks_left", "modes"]

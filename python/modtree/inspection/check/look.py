@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model as the checks see it: its nodes, their plain attributes, the tensors in registries."""
+"""What the checks read of a model, and what they return: its nodes, their plain attributes, the
+tensors in registries; findings, and their report.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,62 @@ from modtree._C import ModuleBase
 from modtree.core import foreign
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native, state_of
-from modtree.editing.walking import is_scripted
-from modtree.inspection.inputs import every_node
-from modtree.inspection.tree import Leaf, Node, module_dict
+from modtree.editing.walking import is_scripted, registry
+from modtree.inspection.tree import Leaf, Node, every_node
 
-__all__ = [
-    "Held",
-    "Look",
-    "is_module",
-    "joined",
-    "plain_attributes",
-    "topmost",
-]
+__all__ = ["Finding", "Findings", "Held", "Look", "is_module", "plain_attributes", "topmost"]
+
+# So many of a kind are printed.
+_PRINTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is probably a mistake.
+
+    Attributes:
+        path: Where: the path of a module, with the attribute where there is one; "" is the model.
+        kind: A word for what it is, one of those in the guide "Seeing a model".
+        message: What was found.
+        hint: What to do about it.
+    """
+
+    path: str
+    kind: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the model'}: {self.message} [{self.kind}]\n  {self.hint}"
+
+
+class Findings(list[Finding]):
+    """A list of findings that prints as a report: by kind, the first few of each."""
+
+    def __str__(self) -> str:
+        if not self:
+            return "nothing found"
+        kinds: dict[str, list[Finding]] = {}
+        for finding in self:
+            kinds.setdefault(finding.kind, []).append(finding)
+        return "\n\n".join(_section(kind, found) for kind, found in kinds.items())
+
+    __repr__ = __str__  # what a prompt shows
+
+
+def _section(kind: str, found: list[Finding]) -> str:
+    lines = [f"{kind} ({len(found):,})"]
+    hint = ""
+    for finding in found[:_PRINTED]:
+        if hint and finding.hint != hint:
+            lines.append(f"    {hint}")
+        hint = finding.hint
+        lines.append(f"  {finding.path or 'the model'}: {finding.message}")
+    lines.append(f"    {hint}")
+    if len(found) > _PRINTED:
+        lines.append(f"  and {len(found) - _PRINTED:,} more")
+    return "\n".join(lines)
+
 
 # What a module keeps for itself, in modtree and in torch.
 _INTERNAL = frozenset(state_of(ModuleBase()))
@@ -65,8 +111,8 @@ class Look:
     def _held(self) -> Iterator[Held]:
         for node in self.nodes:
             for leaf in node.leaves:
-                registry = "_buffers" if leaf.kind == "buffer" else "_parameters"
-                tensor = module_dict(node.module, registry).get(leaf.name)
+                table = "_buffers" if leaf.kind == "buffer" else "_parameters"
+                tensor = registry(node.module, table).get(leaf.name)
                 family = family_of(tensor)
                 if leaf.first_path is None and family is not None:
                     yield Held(node, leaf, tensor, family)
@@ -84,11 +130,6 @@ def plain_attributes(module: Any) -> dict[str, Any]:
 def is_module(value: Any) -> bool:
     """True for a module of modtree or of torch."""
     return is_native(value) or foreign.is_module_class(type(value))
-
-
-def joined(path: str, name: str) -> str:
-    """The path of what a module holds."""
-    return f"{path}.{name}" if path else name
 
 
 def topmost(tree: Node, is_such: Callable[[Node], bool]) -> list[Node]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree.core.module import Module
-from modtree.inspection.check.findings import Finding
-from modtree.inspection.check.look import Look, joined, plain_attributes
-from modtree.inspection.tree import Node, module_dict
+from modtree.editing.walking import joined, registry
+from modtree.inspection.check.look import Finding, Look, plain_attributes
+from modtree.inspection.tree import Node
 
 __all__ = ["dotted_names", "shadowed_names"]
 
@@ -24,35 +24,35 @@ def shadowed_names(look: Look) -> Iterator[Finding]:
         attributes = plain_attributes(node.module)
         yield from _methods_hidden(node, attributes)
         seen: dict[str, str] = {}
-        for registry in _REGISTRIES:
-            for name, value in module_dict(node.module, registry).items():
+        for table in _REGISTRIES:
+            for name, value in registry(node.module, table).items():
                 seen_before = seen.get(name)
                 reason = _hidden_by(node.module, name, value, attributes, seen_before)
-                seen[name] = registry
+                seen[name] = table
                 if reason:
                     yield Finding(
                         joined(node.path, name),
                         "shadowed-name",
-                        f"registered in {registry}, but {node.type_name}.{name} is {reason}",
-                        _visible(node.module, registry, name, attributes, seen_before),
+                        f"registered in {table}, but {node.type_name}.{name} is {reason}",
+                        _visible(node.module, table, name, attributes, seen_before),
                     )
 
 
 def _visible(
-    module: Any, registry: str, name: str, attributes: dict[str, Any], other: str | None
+    module: Any, table: str, name: str, attributes: dict[str, Any], other: str | None
 ) -> str:
     """What makes a registered value visible. A plain `del` would take the value itself."""
     if other is None and name in attributes:
         return f"self.__dict__.pop({name!r}) removes what hides it"
     new = _free_name(module, name)
     return (
-        f"self.{registry}[{new!r}] = self.{registry}.pop({name!r}) gives it another name"
+        f"self.{table}[{new!r}] = self.{table}.pop({name!r}) gives it another name"
         f"{'' if other else ', or take what hides it out of the class'}"
     )
 
 
 def _free_name(module: Any, name: str) -> str:
-    taken = {key for registry in _REGISTRIES for key in module_dict(module, registry)}
+    taken = {key for table in _REGISTRIES for key in registry(module, table)}
     taken |= plain_attributes(module).keys()
     new = re.sub(r"\W+", "_", name).strip("_") or "unnamed"
     while new == name or new in taken or hasattr(type(module), new):
@@ -112,14 +112,14 @@ def _of_class(module: Any, name: str, value: Any, cls: type) -> str | None:
 def dotted_names(look: Look) -> Iterator[Finding]:
     """Findings ``dotted-name``."""
     for node in look.nodes:
-        for registry in _REGISTRIES:
-            for name in module_dict(node.module, registry):
+        for table in _REGISTRIES:
+            for name in registry(node.module, table):
                 if not isinstance(name, str) or "." in name or not name:
                     yield Finding(
                         joined(node.path, str(name)),
                         "dotted-name",
-                        f"the name {name!r} in {registry} of {node.type_name} cannot be told from "
+                        f"the name {name!r} in {table} of {node.type_name} cannot be told from "
                         f"a path: get_submodule() and loading of a state dict go astray",
-                        f"self.{registry}[{_free_name(node.module, str(name))!r}] = "
-                        f"self.{registry}.pop({name!r}) gives it a name without dots",
+                        f"self.{table}[{_free_name(node.module, str(name))!r}] = "
+                        f"self.{table}.pop({name!r}) gives it a name without dots",
                     )

@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from modtree.core.families import family_of
+from modtree.editing.walking import registry
 from modtree.editing.wrappers import calls_unseen, is_sharded
-from modtree.inspection.check.findings import Finding
 from modtree.inspection.check.hidden import modules_in_attributes
-from modtree.inspection.check.look import Held, Look, topmost
+from modtree.inspection.check.look import Finding, Held, Look, topmost
 from modtree.inspection.dry_run import call_model
 from modtree.inspection.forward import Recorder, tensors_of
-from modtree.inspection.inputs import every_node
-from modtree.inspection.libraries import libraries
 from modtree.inspection.phrases import noun
-from modtree.inspection.tree import Node, module_dict
-from modtree.inspection.unchanged import Modes, keeps_buffers, keeps_random_states
+from modtree.inspection.tree import Node, every_node
+from modtree.inspection.unchanged import Modes, keeps_buffers, keeps_random_states, libraries
 
 __all__ = ["unused"]
 
@@ -160,9 +158,9 @@ def _by_module(look: Look, missing: set[int], seen: _Seen) -> Iterator[Finding]:
     """Findings for whole modules where that is possible, else for single parameters."""
 
     def own(node: Node) -> list[tuple[str, bool]]:
-        registry = module_dict(node.module, "_parameters")
+        table = registry(node.module, "_parameters")
         leaves = [leaf for leaf in node.leaves if leaf.kind == "parameter"]
-        return [(leaf.path, id(registry.get(leaf.name)) in missing) for leaf in leaves]
+        return [(leaf.path, id(table.get(leaf.name)) in missing) for leaf in leaves]
 
     whole = [
         node
@@ -197,7 +195,7 @@ def _strangers(look: Look, seen: _Seen) -> Iterator[Finding]:
     names = {
         type(module).__name__
         for key, module in seen.called.items()
-        if key not in known and len(module_dict(module, "_parameters"))
+        if key not in known and len(registry(module, "_parameters"))
     }
     for name in sorted(names):
         yield Finding(

@@ -22,7 +22,7 @@ from modtree.inspection.comparison.value_change import value_change
 from modtree.inspection.load_failures.causes import doubts_of
 from modtree.inspection.load_failures.certainty import near_matches
 from modtree.inspection.load_failures.key_rules import likely_rules
-from modtree.inspection.values import values_of
+from modtree.inspection.tree import values_of
 
 __all__ = ["compare"]
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from modtree.files.pickled.stand_in import short_text
 from modtree.inspection.comparison.value_change import ValueChange
-from modtree.inspection.key_folding import folded
-from modtree.inspection.phrases import noun
-from modtree.inspection.printable import entries_text, printable
+from modtree.inspection.entries import folded
+from modtree.inspection.phrases import entries_text, noun, printable
 
 __all__ = ["Diff", "Unequal"]
 
@@ -152,7 +151,7 @@ def _short(value: Any) -> str:
 
 
 def _groups(keys: Iterable[str], fold: bool) -> Iterator[tuple[str, list[str]]]:
-    for text, group in folded(keys) if fold else ((key, [key]) for key in keys):
+    for text, group in folded(keys, fold):
         text = printable(text)
         yield (text if len(group) == 1 else f"{text}: {len(group):,} entries"), group
 
@@ -217,8 +216,8 @@ def _reasons(found: dict[str, str], fold: bool) -> Iterator[str]:
 
 
 def _lines(result: Diff, fold: bool) -> Iterator[str]:
-    yield f"a: {printable(result.a)}, {noun(result.entries_of_a, 'entry', 'entries')}"
-    yield f"b: {printable(result.b)}, {noun(result.entries_of_b, 'entry', 'entries')}"
+    yield f"a: {printable(result.a)}, {entries_text(result.entries_of_a)}"
+    yield f"b: {printable(result.b)}, {entries_text(result.entries_of_b)}"
     left_out = dict(result.left_out)
     if left_out.get("a") == left_out.get("b"):
         left_out = {"": left_out["a"]} if left_out else {}
@@ -227,34 +226,34 @@ def _lines(result: Diff, fold: bool) -> Iterator[str]:
         of = f", of {side}" if side else ""
         yield f"not compared{of}: {', '.join(map(printable, names[:_FEW]))}{more}"
     if result.only_in_a:
-        yield f"only in a ({noun(len(result.only_in_a), 'entry', 'entries')}):"
+        yield f"only in a ({entries_text(len(result.only_in_a))}):"
         yield from _keys(result.only_in_a, fold)
     if result.only_in_b:
-        yield f"only in b ({noun(len(result.only_in_b), 'entry', 'entries')}):"
+        yield f"only in b ({entries_text(len(result.only_in_b))}):"
         yield from _keys(result.only_in_b, fold)
     if result.reasons:
         yield "of these:"
         yield from _reasons(result.reasons, fold)
     yield from _hints(result)
     if result.shapes:
-        yield f"shapes differ ({noun(len(result.shapes), 'entry', 'entries')}):"
+        yield f"shapes differ ({entries_text(len(result.shapes))}):"
         yield from _changes(
             result.shapes, fold, lambda s: "not known yet" if s is None else list(s)
         )
     if result.dtypes:
-        yield f"dtypes differ ({noun(len(result.dtypes), 'entry', 'entries')}):"
+        yield f"dtypes differ ({entries_text(len(result.dtypes))}):"
         yield from _changes(result.dtypes, fold, str, result.in_both)
     if result.values:
         yield f"values differ ({len(result.values):,} of {entries_text(result.compared)}):"
         yield from _values(result.values, fold)
     if result.others:
-        yield f"other values differ ({noun(len(result.others), 'entry', 'entries')}):"
+        yield f"other values differ ({entries_text(len(result.others))}):"
         yield from _changes(result.others, fold, _short)
     if result.versions:
         yield f"versions of modules differ ({noun(len(result.versions), 'module')}):"
         yield from _changes(result.versions, fold, _short)
     if result.not_compared:
-        yield f"values not compared ({noun(len(result.not_compared), 'entry', 'entries')}):"
+        yield f"values not compared ({entries_text(len(result.not_compared))}):"
         yield from _reasons(result.not_compared, fold)
     if not result:
         yield "no differences"

@@ -19,7 +19,7 @@ from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
 from modtree.files.torch.contents import Holders
 from modtree.files.torch.records import TensorRecord
-from modtree.inspection.values import values_of
+from modtree.inspection.tree import values_of
 
 __all__ = ["Facts", "NoValues", "Side", "open_side"]
 

@@ -13,9 +13,9 @@ from typing import Any
 __all__ = ["to_dot", "to_mermaid", "to_svg"]
 
 
-def _draw(media_type: str, model: Any, path: str | os.PathLike[str] | None, **options: Any) -> str:
+def _draw(media_type: str, *options: Any) -> str:
     draw = importlib.import_module("modtree.inspection.drawing.draw").draw
-    drawing: str = draw(media_type, model, path, **options)
+    drawing: str = draw(media_type, *options)
     return drawing
 
 
@@ -64,16 +64,7 @@ def to_svg(
         '<svg'
     """
     return _draw(
-        "image/svg+xml",
-        model,
-        path,
-        depth=depth,
-        fold=fold,
-        shapes=shapes,
-        leaves=leaves,
-        max_boxes=max_boxes,
-        direction=direction,
-        theme=theme,
+        "image/svg+xml", model, path, depth, fold, shapes, leaves, max_boxes, direction, theme
     )
 
 
@@ -98,12 +89,8 @@ def to_dot(
     Args:
         model: A module of modtree or of torch.
         path: Where the text is written to as well, as UTF-8.
-        depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Whether siblings that are built alike are one node.
-        shapes: Whether nodes show the shapes of their parameters; otherwise ``extra_repr``.
-        leaves: Whether each parameter and buffer has a node of its own.
-        max_boxes: How many nodes there are at most. Where the tree has more, levels at the bottom
-            are left out, and nodes say how many modules they have inside.
+        depth, fold, shapes, leaves, max_boxes: As in :func:`modtree.to_svg`, for nodes in place of
+            boxes.
         direction: Where the tree grows, ``"LR"`` to the right or ``"TB"`` down.
         theme: ``"light"``, ``"dark"``, or ``"auto"`` for light nodes on no background, which
             suits both.
@@ -121,16 +108,7 @@ def to_dot(
         digraph "Sequential" {
     """
     return _draw(
-        "text/vnd.graphviz",
-        model,
-        path,
-        depth=depth,
-        fold=fold,
-        shapes=shapes,
-        leaves=leaves,
-        max_boxes=max_boxes,
-        direction=direction,
-        theme=theme,
+        "text/vnd.graphviz", model, path, depth, fold, shapes, leaves, max_boxes, direction, theme
     )
 
 
@@ -155,13 +133,9 @@ def to_mermaid(
     Args:
         model: A module of modtree or of torch.
         path: Where the text is written to as well, as UTF-8.
-        depth: How many levels below the model are drawn; as many as there is room for by default.
-        fold: Whether siblings that are built alike are one node.
-        shapes: Whether nodes show the shapes of their parameters; otherwise ``extra_repr``.
-        leaves: Whether each parameter and buffer has a node of its own.
-        max_boxes: How many nodes there are at most. Where the tree has more, levels at the bottom
-            are left out, and nodes say how many modules they have inside. Mermaid as pages have it
-            refuses more than 500 arrows, which 300 nodes keep to.
+        depth, fold, shapes, leaves: As in :func:`modtree.to_svg`, for nodes in place of boxes.
+        max_boxes: The same. Mermaid as pages have it refuses more than 500 arrows, which 300 nodes
+            keep to.
         direction: Where the tree grows, ``"LR"`` to the right or ``"TB"`` down.
         theme: ``"light"``, ``"dark"``, or ``"auto"`` for light nodes in the theme of the page.
 
@@ -186,14 +160,5 @@ def to_mermaid(
         <BLANKLINE>
     """
     return _draw(
-        "text/vnd.mermaid",
-        model,
-        path,
-        depth=depth,
-        fold=fold,
-        shapes=shapes,
-        leaves=leaves,
-        max_boxes=max_boxes,
-        direction=direction,
-        theme=theme,
+        "text/vnd.mermaid", model, path, depth, fold, shapes, leaves, max_boxes, direction, theme
     )

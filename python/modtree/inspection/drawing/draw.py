@@ -8,15 +8,16 @@ from typing import Any
 
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
-from modtree.inspection.drawing import dot, mermaid, svg
+from modtree.inspection.drawing import svg
+from modtree.inspection.drawing.graphs import write_dot, write_mermaid
 from modtree.inspection.drawing.outline import make_outline
 from modtree.inspection.tree import read_tree
 
 __all__ = ["Drawing", "draw"]
 
 _WRITERS = {
-    "text/vnd.graphviz": dot.write,
-    "text/vnd.mermaid": mermaid.write,
+    "text/vnd.graphviz": write_dot,
+    "text/vnd.mermaid": write_mermaid,
     "image/svg+xml": svg.write,
 }
 _DIRECTIONS = ("LR", "TB")
@@ -36,7 +37,6 @@ def draw(
     media_type: str,
     model: Any,
     path: str | os.PathLike[str] | None,
-    *,
     depth: int | None,
     fold: bool,
     shapes: bool,

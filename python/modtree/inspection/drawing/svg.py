@@ -6,12 +6,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from modtree.inspection.drawing.layout import FONT_SIZES, MARGIN, Bar, Frame, Text, lay_out
-from modtree.inspection.drawing.links import curves
-from modtree.inspection.drawing.metrics import is_certain, text_width
+from modtree.inspection.drawing.layout import FONT_SIZES, MARGIN, Bar, Frame, Text, curves, lay_out
 from modtree.inspection.drawing.outline import Box, Outline
 from modtree.inspection.drawing.palette import DARK, LIGHT, Palette, kind_of_layer
-from modtree.inspection.drawing.wording import clean, link_text, short_count, shorten, tooltip
+from modtree.inspection.drawing.wording import (
+    clean,
+    is_certain,
+    link_text,
+    short_count,
+    shorten,
+    text_width,
+    tooltip,
+)
 
 __all__ = ["write"]
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is written in the boxes of a drawing in any format: names made harmless, numbers short."""
+"""What is written in the boxes of a drawing in any format: names made harmless, numbers short, and
+how wide a text is without a font at hand. The pictures use a monospaced one, where every letter has
+one width.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ import re
 import unicodedata
 
 from modtree.inspection.drawing.outline import Box, Link
+from modtree.inspection.phrases import bytes_text
 from modtree.inspection.tree import Leaf, Node
 
 __all__ = [
     "clean",
     "detail",
+    "ellipsis",
     "hidden",
+    "is_certain",
     "lines_of_text",
     "link_text",
     "short_count",
     "shorten",
     "size",
+    "text_width",
     "tooltip",
 ]
 
@@ -73,18 +80,6 @@ def short_count(count: int) -> str:
     return f"{value:.{digits}f}{unit}"
 
 
-def short_bytes(count: int) -> str:
-    """Powers of 1024: 97.8 MiB."""
-    if count < 1024:
-        return f"{count} B"
-    value, unit = float(count), ""
-    for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007  # the last one counts
-        value /= 1024
-        if value < 1000:
-            break
-    return f"{value:.1f} {unit}"
-
-
 def shape_text(leaf: Leaf) -> str:
     """``64×3×7×7``; a question mark while it is not known."""
     if leaf.shape is None:
@@ -133,7 +128,7 @@ def lines_of_text(box: Box, shapes: bool, length: int) -> list[str]:
     """A box in a few lines of at most so many characters, for formats that lay out themselves."""
     if box.kind == "more":
         return [hidden(box)]
-    label = _left_to_right(shorten(clean(box.label), length))
+    label = shorten(clean(box.label), length)
     times = f" × {box.count:,}" if box.count > 1 else ""
     if box.node is None:
         first = label
@@ -154,13 +149,6 @@ def link_text(link: Link) -> str:
     if link.kind == "shared":
         return "the same module"
     return shorten(f"tied: {', '.join(map(clean, link.names))}", _TOOLTIP_TEXT)
-
-
-def _left_to_right(text: str) -> str:
-    """Hebrew and Arabic between marks, so that what follows stays behind them."""
-    if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
-        return f"\N{LEFT-TO-RIGHT MARK}{text}\N{LEFT-TO-RIGHT MARK}"
-    return text
 
 
 def tooltip(box: Box) -> list[str]:
@@ -188,7 +176,7 @@ def _node_lines(node: Node, box: Box) -> list[str]:
     if node.buffers:
         lines.append(f"{node.buffers:,} elements in buffers")
     if node.nbytes:
-        lines.append(short_bytes(node.nbytes))
+        lines.append(bytes_text(node.nbytes))
     for leaf in node.leaves[:_TOOLTIP_TENSORS]:
         tie = f", tied to {clean(leaf.first_path)}" if leaf.first_path is not None else ""
         name = shorten(clean(leaf.name), _TOOLTIP_TEXT)
@@ -206,8 +194,57 @@ def _leaf_lines(leaf: Leaf) -> list[str]:
         kind = "buffer that is not saved"
     lines = [
         shorten(clean(leaf.path), _TOOLTIP_TEXT),
-        f"{kind}, {shape_text(leaf)} {clean(leaf.dtype)}, {short_bytes(leaf.nbytes)}",
+        f"{kind}, {shape_text(leaf)} {clean(leaf.dtype)}, {bytes_text(leaf.nbytes)}",
     ]
     if leaf.first_path is not None:
         lines.append(f"tied to {shorten(clean(leaf.first_path), _TOOLTIP_TEXT)}")
     return lines
+
+
+# -- widths ----------------------------------------------------------------------------------------
+
+# In parts of the font size. Monospaced fonts have 0.55 (Consolas) to 0.602 (DejaVu, Menlo).
+_ADVANCE = 0.605
+# Characters that these fonts lack come from others: CJK ones are square, emoji wider than that.
+_WIDE, _EMOJI = 1.0, 1.3
+
+# What all of them have: ASCII, and the signs that the drawings write themselves.
+_CERTAIN = re.compile(r"[ -~×·…\N{NO-BREAK SPACE}]*\Z")
+
+
+def text_width(text: str, size: float) -> float:
+    """The width of a line of text in pixels."""
+    if _CERTAIN.match(text):
+        return len(text) * _ADVANCE * size
+    return sum(map(_advance, text)) * size
+
+
+def _advance(char: str) -> float:
+    if _CERTAIN.match(char):
+        return _ADVANCE
+    category = unicodedata.category(char)
+    if category in ("Mn", "Me", "Cf"):
+        return 0.0
+    if unicodedata.east_asian_width(char) in "WF":
+        return _EMOJI if category in ("So", "Sk", "Cn") else _WIDE
+    return _EMOJI if category in ("So", "Cn") else _ADVANCE
+
+
+def is_certain(text: str) -> bool:
+    """True if every monospaced font has all of it, so that the width holds whatever the font."""
+    return _CERTAIN.match(text) is not None
+
+
+def ellipsis(text: str, room: float, size: float) -> str:
+    """As much of the text as fits into so many pixels, with an ellipsis where that is not all."""
+    if text_width(text, size) <= room:
+        return text
+    left = room - _ADVANCE * size
+    kept = 0
+    for kept, char in enumerate(text):  # noqa: B007  # what was kept is wanted behind the loop
+        left -= _advance(char) * size
+        if left < 0:
+            break
+    while kept and _advance(text[kept - 1]) == 0:  # a joiner or an accent without what it is for
+        kept -= 1
+    return f"{text[:kept].rstrip()}…"

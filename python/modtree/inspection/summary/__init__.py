@@ -9,13 +9,16 @@ import sys
 from typing import Any
 
 from modtree.inspection.dry_run import DryRun
-from modtree.inspection.inputs import arguments_of, holds_tensor
-from modtree.inspection.lazy import to_run
-from modtree.inspection.summary.html_table import to_html
-from modtree.inspection.summary.rich_table import RichTable
-from modtree.inspection.summary.rows import Row, make_rows
-from modtree.inspection.summary.table import Facts, make_table, output_call, seconds_of
-from modtree.inspection.summary.text_table import to_text
+from modtree.inspection.inputs import arguments_of, holds_tensor, to_run
+from modtree.inspection.summary.formats import RichTable, to_html, to_text
+from modtree.inspection.summary.table import (
+    Facts,
+    Row,
+    make_rows,
+    make_table,
+    output_call,
+    seconds_of,
+)
 from modtree.inspection.tree import Node, read_tree
 
 __all__ = ["Summary", "summarize"]
