@@ -20,8 +20,8 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.inspection.comparison import compare
 from modtree.inspection.comparison.result import Diff
+from modtree.inspection.functions import compare
 from modtree.inspection.phrases import printable
 
 __all__ = ["execute", "fill"]

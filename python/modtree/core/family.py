@@ -77,7 +77,7 @@ class TensorAccess(NamedTuple):
 
 
 def comparison_of(cls: type) -> tuple[Any, Any]:
-    """What stands for ``hash()`` and ``==`` in the class: tensors with these are told apart by
+    """What replaces ``hash()`` and ``==`` in the class: tensors with these are told apart by
     their addresses.
     """
     found = [next(vars(k)[name] for k in cls.__mro__ if name in vars(k)) for name in _COMPARISON]
@@ -107,8 +107,8 @@ class TensorFamily:
     #: True when the tensors have torch's attributes with torch's meaning: ``shape``, ``is_meta``,
     #: ``requires_grad``, ``grad``, ``grad_fn``, ``data``, ``_is_param``, ``_is_buffer``,
     #: ``is_floating_point()``, ``is_complex()``, ``detach()``, ``copy_()``, ``requires_grad_()``,
-    #: and the two classes above have no lazy tensors. Native code then asks the tensor instead of
-    #: calling the method of the family.
+    #: and the two classes above do not have lazy tensors. Native code then asks the tensor instead
+    #: of calling the method of the family.
     has_common_names: bool = False
     #: True when a tensor without a mark can be a parameter: where ``register_parameter`` is given
     #: one, and where one is assigned to the name of a parameter. Under a new name it is a plain
@@ -412,7 +412,7 @@ class TensorFamily:
         of ``module``.
 
         Both return their argument with its tensors passed through an identity that reports
-        gradients to the hooks. None when the library has no gradients.
+        gradients to the hooks. None when the library does not have gradients.
 
         Args:
             module: The module that is called.

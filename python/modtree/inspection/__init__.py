@@ -7,7 +7,7 @@ import importlib
 from typing import Any
 
 #: Imported when they are first named: by ``functions`` and by the evaluation of its annotations.
-_LATER = {"check", "comparison", "summary"}
+_LATER = {"check", "comparison", "drawing", "summary"}
 
 
 def __getattr__(name: str) -> Any:

@@ -132,7 +132,7 @@ def _in_two_modes(look: Look) -> Iterator[Finding]:
             yield Finding(
                 node.path,
                 "mixed-modes",
-                f"{node.type_name} stands in several modules that are not all in one mode "
+                f"{node.type_name} is in several modules that are not all in one mode "
                 f"({places}), and has the mode that was set last",
                 "switch the whole model by train() or eval(), or give each place a module of its "
                 "own",

@@ -204,7 +204,7 @@ def shared_memory(look: Look) -> Iterator[Finding]:
             yield Finding(
                 held.leaf.path,
                 "shared-memory",
-                f"lies in the memory of {reach[1].leaf.path}, but is another object: an "
+                f"shares the memory of {reach[1].leaf.path}, but is another object: an "
                 f"optimizer changes the values twice, and to() takes the two apart",
                 _parted(reach[1], held),
             )

@@ -140,14 +140,13 @@ def _compare_others(a: Side, b: Side, result: Diff) -> None:
 def compare(
     a: Any,
     b: Any,
-    *,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    values: bool = True,
-    rename: Rename | None = None,
-    at: str | tuple[str | None, str | None] | None = None,
-    join: Any = None,
-    large_header: bool = False,
+    rtol: float,
+    atol: float,
+    values: bool,
+    rename: Rename | None,
+    at: str | tuple[str | None, str | None] | None,
+    join: Any,
+    large_header: bool,
 ) -> Diff:
     """See modtree.compare."""
     for name, tolerance in (("rtol", rtol), ("atol", atol)):

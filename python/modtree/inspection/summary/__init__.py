@@ -29,13 +29,12 @@ _RUNS = 3
 
 def summarize(
     model: Any,
-    input_shape: Any = None,
-    *,
-    example: Any = None,
-    dtypes: Any = None,
-    depth: int | None = None,
-    fold: bool = True,
-    times: bool | int = False,
+    input_shape: Any,
+    example: Any,
+    dtypes: Any,
+    depth: int | None,
+    fold: bool,
+    times: bool | int,
 ) -> Summary:
     """See modtree.summary."""
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):

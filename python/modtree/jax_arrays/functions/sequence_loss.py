@@ -13,7 +13,7 @@ from modtree.jax_arrays.functions._common import Array, reduced, reduction_of
 
 __all__ = ["ctc_loss"]
 
-# Stands for the logarithm of 0: sums of -inf have no gradient.
+# In place of the logarithm of 0: sums of -inf do not have a gradient.
 _NEVER = -1e30
 
 
