@@ -14,9 +14,9 @@ from helpers.drawn_models import ODD_NAMES, chain, experts, odd, random_tree
 import modtree as mt
 from modtree import nn
 from modtree.inspection.drawing.layout import MARGIN, Frame, lay_out
-from modtree.inspection.drawing.wording import ellipsis, text_width
 from modtree.inspection.drawing.outline import make_outline
 from modtree.inspection.drawing.palette import DARK, KINDS, LIGHT, kind_of_layer
+from modtree.inspection.drawing.wording import ellipsis, text_width
 from modtree.inspection.tree import read_tree
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,7 +11,7 @@ from modtree.core.families import family_of
 from modtree.editing.hooking import run_eagerly
 from modtree.inspection.forward import Call, Recorder, arguments_text, describe
 from modtree.inspection.inputs import first_leaf
-from modtree.inspection.tree import Node, every_node
+from modtree.inspection.tree import Node, first_nodes
 from modtree.inspection.unchanged import (
     Modes,
     keeps_buffers,
@@ -41,9 +41,8 @@ class DryRun:
         self._tree = tree
         self._args, self._kwargs = args, kwargs
         self.input = [describe(value) for value in (*args, *kwargs.values())]
-        nodes = [node for node in every_node(tree) if node.first_path is None]
         modes = Modes()
-        modules = [node.module for node in nodes]
+        modules = [node.module for node in first_nodes(tree)]
         try:
             with keeps_random_states(), keeps_buffers(modules), nothing_recorded():
                 for module in modules:
@@ -127,8 +126,7 @@ def _message(
     if stopped is not None and stopped[0] is not tree.module:
         module, inputs = stopped[0], arguments_text(stopped[1])
         name = type(module).__name__
-        paths = (node.path for node in every_node(tree) if node.module is module)
-        path = next(paths, None)
+        path = next((node.path for node in first_nodes(tree) if node.module is module), None)
         where = f"a {name} that is not in the tree" if path is None else f"{path!r} ({name})"
     return (
         f"the forward stopped in {where}, called with {inputs}: {type(error).__name__}: {error}\n"

@@ -14,7 +14,7 @@ from modtree._C import as_tuple
 from modtree.core import pytree as _pytree
 from modtree.core.families import family_of
 from modtree.editing.walking import registry
-from modtree.inspection.tree import Node, every_node, read_tree
+from modtree.inspection.tree import Node, every_node, read_tree, tensor_of
 
 __all__ = ["arguments_of", "first_leaf", "holds_tensor", "to_run"]
 
@@ -186,8 +186,7 @@ def to_run(tree: Node) -> Node:
     for node in every_node(tree):
         for leaf in node.leaves:
             if leaf.shape is None:
-                table = "_buffers" if leaf.kind == "buffer" else "_parameters"
-                _copy_uninitialized(registry(node.module, table).get(leaf.name), memo)
+                _copy_uninitialized(tensor_of(node, leaf), memo)
     return read_tree(copy.deepcopy(tree.module, memo)) if memo else tree
 
 

@@ -20,7 +20,18 @@ from modtree.core.families import family_of
 from modtree.core.module import Module
 from modtree.editing.walking import check_model, joined, registry
 
-__all__ = ["Fold", "Leaf", "Node", "every_node", "fold", "read_tree", "signature", "values_of"]
+__all__ = [
+    "Fold",
+    "Leaf",
+    "Node",
+    "every_node",
+    "first_nodes",
+    "fold",
+    "read_tree",
+    "signature",
+    "tensor_of",
+    "values_of",
+]
 
 # What is there when a class does not have an `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
@@ -135,6 +146,17 @@ def every_node(tree: Node) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         waiting += reversed(node.children)
+
+
+def first_nodes(tree: Node) -> list[Node]:
+    """The nodes of a tree, each module once, in its first place."""
+    return [node for node in every_node(tree) if node.first_path is None]
+
+
+def tensor_of(node: Node, leaf: Leaf) -> Any:
+    """What a registry of the module of a node has under the name of a leaf; None if it is gone."""
+    table = "_buffers" if leaf.kind == "buffer" else "_parameters"
+    return registry(node.module, table).get(leaf.name)
 
 
 def signature(node: Node) -> int:

@@ -13,8 +13,8 @@ from modtree._C import ModuleBase
 from modtree.core import foreign
 from modtree.core.families import family_of
 from modtree.core.foreign import is_native, state_of
-from modtree.editing.walking import is_scripted, registry
-from modtree.inspection.tree import Leaf, Node, every_node
+from modtree.editing.walking import is_scripted
+from modtree.inspection.tree import Leaf, Node, first_nodes, tensor_of
 
 __all__ = ["Finding", "Findings", "Held", "Look", "is_module", "plain_attributes", "topmost"]
 
@@ -103,7 +103,7 @@ class Look:
     tensors_in_tree: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.nodes = [node for node in every_node(self.tree) if node.first_path is None]
+        self.nodes = first_nodes(self.tree)
         self.held = list(self._held())
         self.modules_in_tree = {id(node.module) for node in self.nodes}
         self.tensors_in_tree = {id(held.tensor) for held in self.held}
@@ -111,8 +111,7 @@ class Look:
     def _held(self) -> Iterator[Held]:
         for node in self.nodes:
             for leaf in node.leaves:
-                table = "_buffers" if leaf.kind == "buffer" else "_parameters"
-                tensor = registry(node.module, table).get(leaf.name)
+                tensor = tensor_of(node, leaf)
                 family = family_of(tensor)
                 if leaf.first_path is None and family is not None:
                     yield Held(node, leaf, tensor, family)
@@ -136,8 +135,7 @@ def topmost(tree: Node, is_such: Callable[[Node], bool]) -> list[Node]:
     """The nodes that are such with all that is below them, without those below another of them."""
     found: list[Node] = []
     whole: dict[int, bool] = {}
-    order = [node for node in every_node(tree) if node.first_path is None]
-    for node in reversed(order):
+    for node in reversed(first_nodes(tree)):
         below = all(whole[id(child)] for child in node.children if child.first_path is None)
         whole[id(node)] = below and is_such(node)
     waiting = [tree]
