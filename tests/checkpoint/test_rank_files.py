@@ -66,15 +66,6 @@ def test_shards_are_put_together_by_rules(ranks, tmp_path):
         assert np.array_equal(part, GATED[3:6, 1])
 
 
-def test_the_last_step_of_a_folder(tmp_path):
-    megatron_folder(tmp_path / "iter_0000007")
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("7\n")
-    check_whole(mt.load_file(tmp_path, join=RULES))
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("../7")
-    with pytest.raises(mt.CheckpointError, match="names the step '../7'"):
-        mt.load_file(tmp_path, join=RULES)
-
-
 def test_commands_take_rules(tmp_path, capsys):
     folder = megatron_folder(tmp_path / "iter_0000007")
     command = CommandLine(capsys)

@@ -109,7 +109,7 @@ def test_wrong_options(cli, pair, option, message):
 
 
 def test_what_cannot_be_read(cli, pair):
-    assert "nowhere: No such file or directory; there is" in cli.trouble("diff", pair[0], "nowhere")
+    assert cli.trouble("diff", pair[0], "nowhere") == "nowhere: No such file or directory"
     os.truncate(pair[1], 500)
     assert cli.trouble("diff", *pair).startswith("b.safetensors: ")
     assert cli.trouble("diff", *reversed(pair), "--json").startswith("b.safetensors: ")

@@ -11,35 +11,34 @@ TYPES = {"float32": 0, "float16": 1, "int8": 24, "int16": 25, "int32": 26, "int6
 TYPES |= {"float64": 28}
 
 
-def text(value, order="<"):
-    return struct.pack(f"{order}Q", len(value.encode())) + value.encode()
+def text(value):
+    return struct.pack("<Q", len(value.encode())) + value.encode()
 
 
-def gguf(tensors, settings=(), order="<", version=3, alignment=32, raw=()):
+def gguf(tensors, settings=(), version=3, alignment=32, raw=()):
     """A file.
 
     Args:
         tensors: Arrays by name.
         settings: Name, type and packed value of each.
-        order: The byte order.
         version: Of the format.
         alignment: Of the values.
         raw: Name, shape, type and bytes of tensors that are not arrays.
     """
-    items = [(n, a.shape, TYPES[a.dtype.name], _bytes(a, order)) for n, a in tensors.items()]
+    items = [(n, a.shape, TYPES[a.dtype.name], _bytes(a)) for n, a in tensors.items()]
     items += raw
-    head = b"GGUF" + struct.pack(f"{order}IQQ", version, len(items), len(settings))
+    head = b"GGUF" + struct.pack("<IQQ", version, len(items), len(settings))
     for name, kind, value in settings:
-        head += text(name, order) + struct.pack(f"{order}I", kind) + value
+        head += text(name) + struct.pack("<I", kind) + value
     data = b""
     for name, shape, kind, values in items:
         data += bytes(-len(data) % alignment)
-        head += text(name, order) + struct.pack(f"{order}I", len(shape))
-        head += b"".join(struct.pack(f"{order}Q", n) for n in reversed(shape))
-        head += struct.pack(f"{order}IQ", kind, len(data))
+        head += text(name) + struct.pack("<I", len(shape))
+        head += b"".join(struct.pack("<Q", n) for n in reversed(shape))
+        head += struct.pack("<IQ", kind, len(data))
         data += values
     return head + bytes(-len(head) % alignment) + data
 
 
-def _bytes(array, order):
-    return np.ascontiguousarray(array, array.dtype.newbyteorder(order)).tobytes()
+def _bytes(array):
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()

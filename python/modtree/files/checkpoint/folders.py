@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.distributed.rank_files import has_rank_files
 
-__all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format", "step_in"]
+__all__ = ["WEIGHTS_IN_ORDER", "Folder", "folder_format"]
 
-_LATEST = "latest_checkpointed_iteration.txt"
 _MOST_READ = 200_000  # names of a folder that are read
 
 
@@ -87,26 +85,6 @@ _FORMATS = (
     ),
     Folder(_is_of_ranks, "modtree.files.distributed.ranks", "RanksCheckpoint", takes_rules=True),
 )
-
-
-def step_in(path: str) -> str:
-    """The folder of the last step of Megatron, where a file says which one that is; else the folder
-    itself.
-
-    Raises:
-        CheckpointError: The file does not say it.
-    """
-    file = os.path.join(path, _LATEST)
-    if not os.path.isfile(file):
-        return path
-    with open(file, "rb") as opened:
-        text = opened.read(100).decode("utf-8", "replace").strip()
-    if text != "release" and not re.fullmatch(r"\d{1,12}", text, re.ASCII):
-        raise CheckpointError(f"it names the step {shortened(text)}", file)
-    folder = os.path.join(path, text if text == "release" else f"iter_{int(text):07}")
-    if not os.path.isdir(folder):
-        raise CheckpointError(f"the folder of step {text} is not there", file)
-    return folder
 
 
 def folder_format(path: str) -> Folder | None:

@@ -14,7 +14,7 @@ __all__ = ["mapped_array"]
 
 
 def mapped_array(
-    memory: Any, at: int, name: str, shape: tuple[int, ...], path: str, key: str, order: str = "<"
+    memory: Any, at: int, name: str, shape: tuple[int, ...], path: str, key: str
 ) -> np.ndarray:
     """The values of a tensor that lie one after the other in a file.
 
@@ -25,7 +25,6 @@ def mapped_array(
         shape: Their shape.
         path: The file, for errors.
         key: The key of the tensor, for errors.
-        order: "<" for little-endian numbers, ">" for big-endian ones.
 
     Raises:
         CheckpointError: The file does not have them, a bool is neither 0 nor 1, or NumPy does not
@@ -38,8 +37,6 @@ def mapped_array(
         if name != "bfloat16":
             raise CheckpointError(str(error), path, key) from None
         dtype, is_widened = np.dtype("<u2"), True
-    if dtype.itemsize > 1 and order == ">":
-        dtype = dtype.newbyteorder(">")
     if 0 in shape:
         return np.empty(shape, "float32" if is_widened else dtype.newbyteorder("="))
     try:

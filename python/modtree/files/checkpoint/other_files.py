@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import codecs
 import re
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,11 +34,7 @@ _PACKED = {
 _CHANGED = b"\x80\x02\x8a\r\nl\xfc"
 _BEGINNINGS = {
     b"\x93NUMPY": "an array of NumPy: numpy.load(path) reads it",
-    b"TFL3": "a TensorFlow Lite model: tensorflow reads it",
-    b"%PDF-": "a PDF document: download the checkpoint again",
     b"Salted__": "encrypted by openssl: decrypt it first",
-    b"\0GITCRYPT\0": "encrypted by git-crypt: run git-crypt unlock in its repository",
-    b"gAAAAA": "encrypted by Fernet, of the package cryptography: decrypt it first",
     b"age-encryption.org": "encrypted by age: decrypt it first",
     b"-----BEGIN PGP MESSAGE": "encrypted by PGP: decrypt it first",
     _CHANGED: (
@@ -49,10 +44,6 @@ _BEGINNINGS = {
 }
 #: How a pickle of protocol 0 or 1 begins that is an object: with the name of a function.
 _OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
-#: How a message of OpenPGP begins: a session key for a password, or for the key of somebody.
-_OPENPGP = re.compile(
-    rb"\x8c[\x04-\x2e]\x04[\x01-\x0d]|\xc3.\x04[\x01-\x0d]|[\x84\xc1].\x03|\x85..\x03", re.DOTALL
-)
 #: How an answer of a server begins that is not the file.
 _JSON_ERROR = re.compile(rb'\s*\{\s*"(?:error|message|detail|errors|Code)"\s*:', re.IGNORECASE)
 #: The entries of an archive of torch before 0.1.10.
@@ -87,12 +78,7 @@ def what_it_is(head: bytes) -> str | None:
             return f"it is {text}"
     for beginning, (name, program) in _PACKED.items():
         if head.startswith(beginning):
-            if _is_tar(_beginning(head)):
-                return "it is a tar archive compressed with gzip: unpack it first, with tar -xzf"
             return f"it is compressed with {name}: unpack it first, with {program}"
-    # The length of a safetensors header may begin alike.
-    if _OPENPGP.match(head) and head[4:9] != b"\0\0\0\0{":
-        return "it is encrypted by PGP: decrypt it first"
     if _is_tar(head):
         if head[:100].rstrip(b"\0") in _OLD_PARTS:
             return (
@@ -147,14 +133,6 @@ def unknown(head: bytes) -> str:
 
 def _is_tar(head: bytes) -> bool:
     return head[257:262] == b"ustar"
-
-
-def _beginning(head: bytes) -> bytes:
-    """The first bytes of what gzip packed; none where it is another packer."""
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD)
-    except zlib.error:
-        return b""
 
 
 def _markup(head: bytes) -> str | None:

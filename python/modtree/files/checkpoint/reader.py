@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
-from modtree.files.checkpoint.beside import what_is_there
-from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, Folder, folder_format, step_in
+from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, Folder, folder_format
 from modtree.files.checkpoint.other_files import (
     HEAD,
     begins_as_pickle,
@@ -194,7 +193,7 @@ def locate(given: Any) -> Source:
     checkpoint as a whole.
 
     Raises:
-        FileNotFoundError: There is nothing. The message names the checkpoints in its folder.
+        FileNotFoundError: There is nothing.
         CheckpointError: The path is a folder that holds none, or several.
     """
     source = source_of(given)
@@ -244,15 +243,11 @@ def _located_path(file: str) -> str:
             return file + INDEX_ENDING
         if os.path.exists(file):  # a save has put it in the place of the index meanwhile
             return file
-        text = os.strerror(errno.ENOENT)
-        if there := what_is_there(*os.path.split(file)):
-            text += f"; there is {there}"
-        raise FileNotFoundError(errno.ENOENT, text, file) from None
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file) from None
     except (OSError, ValueError):
         return file  # whoever opens it is told
     if not is_folder:
         return file
-    file = step_in(file)
     return file if folder_format(file) is not None else _in_folder(file)
 
 
@@ -335,10 +330,8 @@ def _in_folder(folder: str) -> str:
                 f"{found[1]} among them: name the one to read",
                 folder,
             )
-    there = what_is_there(folder)
     raise CheckpointError(
         "the folder holds no checkpoint: expected model.safetensors or "
-        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json"
-        f"{f'; there is {there}' if there else ''}",
+        "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json",
         folder,
     )

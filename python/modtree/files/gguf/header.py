@@ -16,7 +16,7 @@ _MOST_DIMENSIONS = 64  # NumPy's
 _MOST_KEPT = 8  # items of an array that are shown
 _DEEPEST = 8
 _LARGEST = 2**63 - 1
-_VERSIONS = (1, 2, 3)
+_VERSIONS = (2, 3)
 #: Forms of numbers, by their types in the file.
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 10: "Q", 11: "q", 12: "d"}
 _BOOL, _TEXT, _ARRAY = 7, 8, 9
@@ -32,11 +32,10 @@ class Place(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What was read: tensors by name, settings as text, and the byte order of numbers."""
+    """What was read: tensors by name, and settings as text."""
 
     places: dict[str, Place]
     metadata: dict[str, str]
-    order: str
 
 
 class _Reader:
@@ -47,32 +46,25 @@ class _Reader:
         self._size = len(memory)
         self._path = path
         self.at = 4
-        self.order = "<"
-        self._counts = "Q"
 
     def error(self, what: str, key: str | None = None) -> CheckpointError:
         return CheckpointError(what, self._path, key)
 
     def number(self, form: str) -> Any:
-        size = struct.calcsize(f"={form}")
+        size = struct.calcsize(f"<{form}")
         self._check_room(size)
-        (value,) = struct.unpack(f"{self.order}{form}", self._memory[self.at : self.at + size])
+        (value,) = struct.unpack(f"<{form}", self._memory[self.at : self.at + size])
         self.at += size
         return value
 
-    def version(self) -> int:
+    def check_version(self) -> None:
         version = self.number("I")
-        if version and not version & 0xFFFF:
-            self.order, self.at = ">", 4
-            version = self.number("I")
         if version not in _VERSIONS:
-            raise self.error(f"GGUF of version {version}; versions 1 to 3 are known")
-        self._counts = "I" if version == 1 else "Q"
-        return version
+            raise self.error(f"GGUF of version {version}; versions 2 and 3 are known")
 
     def count(self, least: int, what: str) -> int:
         """How many of something come, each of which has at least so many bytes."""
-        count: int = self.number(self._counts)
+        count: int = self.number("Q")
         if count * least > self._size - self.at:
             raise self.error(
                 f"the file is truncated or damaged: {count} {what} are announced, and "
@@ -106,7 +98,7 @@ class _Reader:
     def _array(self, depth: int) -> str:
         """A list in words: vocabularies have hundreds of thousands of items."""
         kind = self.number("I")
-        size = struct.calcsize(f"={_NUMBERS[kind]}") if kind in _NUMBERS else 1
+        size = struct.calcsize(f"<{_NUMBERS[kind]}") if kind in _NUMBERS else 1
         count = self.count(size, "items")
         first = [self.value(kind, depth + 1) for _ in range(min(count, _MOST_KEPT))]
         if kind in _NUMBERS or kind == _BOOL:
@@ -129,7 +121,7 @@ def read_header(memory: Any, path: str) -> Header:
         CheckpointError: It is damaged, or does not fit the length of the file.
     """
     reader = _Reader(memory, path)
-    reader.version()
+    reader.check_version()
     tensors = reader.count(20, "tensors")
     settings = reader.count(9, "settings")
     metadata: dict[str, str] = {}
@@ -148,7 +140,7 @@ def read_header(memory: Any, path: str) -> Header:
         dims = reader.number("I")
         if dims > _MOST_DIMENSIONS:
             raise reader.error(f"its shape has {dims} dimensions", name)
-        sizes = [reader.number("I" if reader._counts == "I" else "Q") for _ in range(dims)]
+        sizes = [reader.number("Q") for _ in range(dims)]
         found.append((name, tuple(reversed(sizes)), reader.number("I"), reader.number("Q")))
     start = -(-reader.at // alignment) * alignment
     places: dict[str, Place] = {}
@@ -157,7 +149,7 @@ def read_header(memory: Any, path: str) -> Header:
             raise reader.error("the header names it twice", name)
         places[name] = _place(shape, kind, start + offset, len(memory), path, name)
     _check_overlaps(places, path)
-    return Header(places, metadata, reader.order)
+    return Header(places, metadata)
 
 
 def _place(shape: tuple[int, ...], kind: int, begin: int, size: int, path: str, key: str) -> Place:

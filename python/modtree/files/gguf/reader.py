@@ -41,7 +41,7 @@ class GgufCheckpoint(Checkpoint):
                 self._map: Any = map_file(file)
         else:
             self._map = FileBytes(file, self.path)
-        places, self.metadata, self._order = read_header(self._map, self.path)
+        places, self.metadata = read_header(self._map, self.path)
         self._places = {key: place for key, place in places.items() if place.type in PLAIN}
         self.values = {
             key: _quantized(place) for key, place in places.items() if place.type in QUANTIZED
@@ -67,12 +67,9 @@ class GgufCheckpoint(Checkpoint):
         memory, at = self._opened(), place.begin
         if isinstance(memory, FileBytes):
             memory, at = bytearray(memory[at : place.end]), 0
-        return mapped_array(memory, at, name, place.shape, self.path, key, self._order)
+        return mapped_array(memory, at, name, place.shape, self.path, key)
 
     def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
-        if self._order == ">":
-            yield from super().chunks(key, size)
-            return
         place, memory = self._places[key], self._opened()
         if not isinstance(memory, FileBytes):
             memory = memoryview(memory)

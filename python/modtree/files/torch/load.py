@@ -169,7 +169,7 @@ def _opened(
         storages = Storages(open_archive(file, mapped), isinstance(file, Window))
         stream = io.BytesIO(storages.pickled)
     else:
-        storages, stream = find_storages(file, everything, options)
+        storages, stream = find_storages(file, options)
     if everything:
         return form, storages, _TrustingUnpickler(stream, builder(storages), storages, options)
     storage = storages.load if torch else storages.storage

@@ -6,7 +6,6 @@ the memory of each storage.
 from __future__ import annotations
 
 import os
-import pickle
 import struct
 import sys
 from typing import Any
@@ -15,15 +14,7 @@ from modtree.files.pickled.builder import RecordBuilder
 from modtree.files.pickled.plain import plain_unpickler
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.names import torch_unpickler
-from modtree.files.torch.storages import (
-    BYTES,
-    STORAGES,
-    AnyStorages,
-    Memory,
-    Storage,
-    memory_of,
-    storage_of,
-)
+from modtree.files.torch.storages import AnyStorages, Memory, Storage, memory_of, storage_of
 
 __all__ = ["HEAD", "OldStorages", "begins_old", "find_storages"]
 
@@ -116,41 +107,11 @@ class OldStorages(AnyStorages):
         self._file.seek(self._end)
 
 
-class _Inert:
-    """Stands for everything that a pickle names, while only its storages are looked for."""
-
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        return super().__new__(cls)
-
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        pass
-
-    def _take(self, *_args: Any, **_kwargs: Any) -> Any:
-        return _Inert()
-
-    __call__ = __setitem__ = __setstate__ = append = extend = add = update = _take
-
-
-class _Looking(pickle.Unpickler):
-    """For weights_only=False: finds the storages, and calls nothing that the file names."""
-
-    def __init__(self, file: Any, storages: OldStorages, options: Any) -> None:
-        super().__init__(file, **options)
-        self.persistent_load = storages.storage  # type: ignore[method-assign]
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("torch.storage", "UntypedStorage"):
-            return BYTES
-        known = STORAGES.get(name) if module == "torch" else None
-        return _Inert if known is None else known
-
-
-def find_storages(file: Any, everything: bool, options: Any) -> tuple[OldStorages, Any]:
+def find_storages(file: Any, options: Any) -> tuple[OldStorages, Any]:
     """The storages of such a file, and a stream that gives its pickle.
 
     Args:
         file: Open for reading bytes, at its beginning.
-        everything: Whether its pickle may name and call anything.
         options: For the unpickler.
 
     Raises:
@@ -159,10 +120,7 @@ def find_storages(file: Any, everything: bool, options: Any) -> tuple[OldStorage
     _read_head(file)
     start = file.tell()
     storages = OldStorages(file)
-    if everything:
-        _Looking(file, storages, options).load()
-    else:
-        torch_unpickler(file, RecordBuilder(), storages.storage, options, True).load()
+    torch_unpickler(file, RecordBuilder(), storages.storage, options, True).load()
     storages.find()
     file.seek(start)
     return storages, _Apart(file)  # storages are read on the way
