@@ -11,8 +11,8 @@ import random
 import numpy as np
 import pytest
 
-from modtree.files.checkpoint import block_writer
-from modtree.files.checkpoint.block_writer import BlockWriter
+from modtree.files.checkpoint import atomic
+from modtree.files.checkpoint.atomic import BlockWriter
 
 
 def writer(path):
@@ -21,8 +21,8 @@ def writer(path):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(block_writer, "_BLOCK", 64)
-    monkeypatch.setattr(block_writer, "_STEP", 256)
+    monkeypatch.setattr(atomic, "_BLOCK", 64)
+    monkeypatch.setattr(atomic, "_STEP", 256)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -121,7 +121,7 @@ def test_the_system_is_asked_for_whole_blocks_once(has_function, tmp_path, monke
         return -1
 
     found = ask if has_function else None
-    monkeypatch.setattr(block_writer, "_sync_file_range", lambda: found)
+    monkeypatch.setattr(atomic, "_sync_file_range", lambda: found)
     with writer(tmp_path / "a") as file:
         for _ in range(100):
             file.write(bytes(37))
@@ -131,11 +131,11 @@ def test_the_system_is_asked_for_whole_blocks_once(has_function, tmp_path, monke
 
 
 def test_the_function_of_linux_takes_these_arguments(tmp_path):
-    block_writer._sync_file_range.cache_clear()
+    atomic._sync_file_range.cache_clear()
     with open(tmp_path / "a", "wb") as file:
         file.write(b"a")
         file.flush()
-        block_writer._begin_writing(file.fileno(), 0, 1)
-        ask = block_writer._sync_file_range()
+        atomic._begin_writing(file.fileno(), 0, 1)
+        ask = atomic._sync_file_range()
         if ask is not None:
             assert ask(file.fileno(), 0, 1, 2) in (0, -1)  # -1 where the file system has none

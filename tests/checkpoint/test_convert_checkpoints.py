@@ -305,6 +305,7 @@ class BigEndian:
     """The module sys of a machine with the other order of bytes."""
 
     byteorder = "big"
+    modules = sys.modules
 
 
 @needs("ml_dtypes")

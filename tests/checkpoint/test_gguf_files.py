@@ -122,7 +122,7 @@ def test_a_file_of_the_library(tmp_path, gguf):
 
 
 def test_types_have_the_sizes_of_the_library(gguf):
-    from modtree.files.gguf.types import PLAIN, QUANTIZED
+    from modtree.files.gguf import PLAIN, QUANTIZED
 
     for kind, (block, nbytes) in gguf.constants.GGML_QUANT_SIZES.items():
         if kind.value in PLAIN:

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.checkpoint.json_text import parsed_json
+from modtree.files.checkpoint.untrusted import parsed_json
 
 
 def exact(text):

@@ -12,7 +12,7 @@ import pytest
 from helpers.command_line import save_model
 
 import modtree as mt
-from modtree.files.safetensors import header
+from modtree.files import safetensors
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_long_name_does_not_move_the_columns_of_others(cli):
 
 def test_a_large_header_is_read_where_asked(cli, monkeypatch):
     save_model("model.safetensors")
-    monkeypatch.setattr(header, "LONGEST_HEADER", 500)
+    monkeypatch.setattr(safetensors, "LONGEST_HEADER", 500)
     assert "large_header=True (--large-header) reads it" in cli.trouble(
         "inspect", "model.safetensors"
     )
@@ -180,7 +180,7 @@ def test_a_large_header_is_read_where_asked(cli, monkeypatch):
     mt.checkpoints.convert("model.safetensors", "model.pt", large_header=True)
     assert mt.checkpoints.verify("model.safetensors", large_header=True) == []
     assert not mt.compare("model.safetensors", "model.pt", large_header=True)
-    monkeypatch.setattr(header, "LONGEST_WANTED", 600)
+    monkeypatch.setattr(safetensors, "LONGEST_WANTED", 600)
     assert "headers have up to 500" in cli.trouble("inspect", "model.safetensors", "--large-header")
     damaged = b"\xff" * 4 + bytes(4) + b"{}"
     Path("damaged.safetensors").write_bytes(damaged)

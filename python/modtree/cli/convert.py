@@ -23,9 +23,9 @@ from modtree.cli.options import (
 from modtree.cli.terminal import headline
 from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
-from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError
 from modtree.files.checkpoint.convert import convert, left_out
-from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
+from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.sources.source import source_of
 from modtree.inspection.phrases import bytes_text, printable
 

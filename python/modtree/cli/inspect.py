@@ -26,8 +26,8 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen, headline
 from modtree.core.patterns import matching_paths
-from modtree.files.checkpoint.collections_off import without_collections
-from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.checkpoint.base import Checkpoint, Entry, without_collections
+from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.stand_in import short_text
 from modtree.files.sources.source import source_of
 from modtree.inspection.entries import Branch, entry_tree

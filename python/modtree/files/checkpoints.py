@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modtree.files.checkpoint.reader import Checkpoint, CheckpointError, Entry, open_checkpoint
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
+from modtree.files.checkpoint.reader import open_checkpoint
 
 __all__ = [
     "Checkpoint",

@@ -19,7 +19,7 @@ from modtree.core.patterns import matching_paths
 from modtree.editing.reporting import why_no_match
 from modtree.files.checkpoint.atomic import folder_lock
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.checkpoint.folders import folder_format
+from modtree.files.checkpoint.reader import folder_format
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.checkpoint.save import publish_shards, replaced_with
 from modtree.files.checkpoint.shards import shard_names

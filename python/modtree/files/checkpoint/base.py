@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
+import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +19,6 @@ import numpy as np
 from modtree import _C, _imports
 from modtree.core.state_dict import StateDict
 from modtree.core.strides import strided_view
-
-__all__ = [
-    "Checkpoint",
-    "CheckpointError",
-    "Entry",
-    "View",
-    "array_view",
-    "bytes_of",
-    "checkpoint_error",
-    "completed",
-    "shortened",
-    "tensor_of",
-]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -356,3 +345,20 @@ def _in_place(
         place += 1
     yield from waiting
     yield from late.items()
+
+
+# -- no collections of garbage ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Of 300,000 entries, the collector would look at all that there are again and again, which
+    takes longer than to make them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -21,7 +21,6 @@ from modtree.files.checkpoint.base import (
     View,
     bytes_of,
 )
-from modtree.files.checkpoint.contents import Contents, SafetensorsContents
 from modtree.files.checkpoint.dtypes import (
     BY_NAME,
     FileDtype,
@@ -32,11 +31,14 @@ from modtree.files.checkpoint.dtypes import (
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree.files.checkpoint.record import Record
 from modtree.files.checkpoint.replacing import OfCheckpoint
-from modtree.files.checkpoint.save import full_metadata, write_checkpoint
+from modtree.files.checkpoint.save import (
+    Contents,
+    SafetensorsContents,
+    full_metadata,
+    write_checkpoint,
+)
 from modtree.files.checkpoint.shards import as_size
 from modtree.files.pickled.stand_in import holds_stand_in
-
-__all__ = ["convert", "left_out"]
 
 _ENDINGS = {
     ".safetensors": "safetensors",

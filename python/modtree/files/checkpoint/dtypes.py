@@ -9,8 +9,6 @@ import numpy as np
 
 from modtree import _C
 
-__all__ = ["BY_CODE", "BY_NAME", "FileDtype", "array_dtype", "is_floating", "known_dtype"]
-
 
 class FileDtype(NamedTuple):
     """A dtype of the format.

@@ -7,13 +7,11 @@ import os
 from typing import Any
 
 from modtree import _C
-from modtree.files.checkpoint.collections_off import without_collections
+from modtree.files.checkpoint.base import Checkpoint, without_collections
 from modtree.files.checkpoint.progress import may_show, progress_bar
-from modtree.files.checkpoint.reader import Checkpoint, open_checkpoint
+from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.numpy.tensor.creation import empty
 from modtree.numpy.tensor.devices import as_device
-
-__all__ = ["load_state"]
 
 
 def load_state(

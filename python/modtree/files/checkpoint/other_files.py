@@ -8,18 +8,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = [
-    "HEAD",
-    "begins_as_pickle",
-    "is_half",
-    "not_damaged",
-    "text_in",
-    "unknown",
-    "what_an_archive_is",
-    "what_damaged_it",
-    "what_it_is",
-]
-
 #: How many bytes tell.
 HEAD = 512
 

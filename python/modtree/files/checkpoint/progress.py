@@ -9,8 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["may_show", "progress_bar"]
-
 _LARGE = 1_000_000_000
 _LONG_SECONDS = 2.0
 #: Before this share of a small file is done, its time cannot be told.

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Opening a checkpoint: which format a path holds, found in its content."""
+"""Opening a checkpoint: which format a path holds, found in the content of a file, or in the names
+of a folder.
+"""
 
 from __future__ import annotations
 
 import errno
 import importlib
+import itertools
 import os
 import re
 import stat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
-from modtree.files.checkpoint.folders import WEIGHTS_IN_ORDER, Folder, folder_format
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError
 from modtree.files.checkpoint.other_files import (
     HEAD,
     begins_as_pickle,
@@ -22,20 +24,97 @@ from modtree.files.checkpoint.other_files import (
     unknown,
     what_it_is,
 )
+from modtree.files.distributed.rank_files import has_rank_files
 from modtree.files.sources.errors import missing
 from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointError",
-    "Entry",
-    "is_index",
-    "locate",
-    "open_checkpoint",
-    "open_shard",
-    "takes_rules",
-    "weights_in",
-]
+# -- folders that are checkpoints as a whole -------------------------------------------------------
+
+_MOST_READ = 200_000  # names of a folder that are read
+
+
+#: The names of weights in a folder, those of adapters apart; the first that is there counts.
+WEIGHTS_IN_ORDER = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+WEIGHTS = frozenset(WEIGHTS_IN_ORDER)
+_ADAPTERS = frozenset(("adapter_model.safetensors", "adapter_model.bin"))
+
+
+_STEP = re.compile(r"global_step\d+")
+_STATES = re.compile(r"(?:\w+_)?mp_rank_\d+_(?:model|optim)_states\.pt")
+
+
+class Folder(NamedTuple):
+    """What is in a folder of a format, who reads it, and whether that takes rules by which ranks
+    are put together.
+    """
+
+    has: Callable[[frozenset[str]], bool]
+    module: str
+    reader: str
+    takes_rules: bool = False
+
+
+def _is_distributed(names: frozenset[str]) -> bool:
+    has_chunks = any(name.endswith(".distcp") for name in names)
+    return has_chunks or (".metadata" in names and WEIGHTS.isdisjoint(names))
+
+
+def _is_adapter(names: frozenset[str]) -> bool:
+    has_files = "adapter_config.json" in names and not _ADAPTERS.isdisjoint(names)
+    return has_files and WEIGHTS.isdisjoint(names)
+
+
+def _is_of_deepspeed(names: frozenset[str]) -> bool:
+    has_steps = "latest" in names and any(map(_STEP.fullmatch, names))
+    has_states = has_steps or any(map(_STATES.fullmatch, names))
+    return has_states and WEIGHTS.isdisjoint(names)
+
+
+def _is_of_ranks(names: frozenset[str]) -> bool:
+    has_weights = any(name.endswith(".safetensors") for name in names)
+    return not has_weights and WEIGHTS.isdisjoint(names) and has_rank_files(names)
+
+
+#: In the order in which they are asked. A module is imported when a folder of its format is opened.
+_FOLDERS = (
+    Folder(_is_distributed, "modtree.files.distributed.chunks", "DistributedCheckpoint"),
+    Folder(
+        lambda names: "trainer_state.json" in names,
+        "modtree.files.hugging_face",
+        "TrainerCheckpoint",
+    ),
+    Folder(_is_adapter, "modtree.files.hugging_face", "AdapterCheckpoint"),
+    Folder(
+        lambda names: "_CHECKPOINT_METADATA" in names or names >= {"_METADATA", "_sharding"},
+        "modtree.files.libraries",
+        "OrbaxCheckpoint",
+    ),
+    Folder(
+        _is_of_deepspeed,
+        "modtree.files.distributed.deepspeed",
+        "DeepSpeedCheckpoint",
+        takes_rules=True,
+    ),
+    Folder(_is_of_ranks, "modtree.files.distributed.ranks", "RanksCheckpoint", takes_rules=True),
+)
+
+
+def folder_format(path: str) -> Folder | None:
+    """The format of a folder; None where it is not a checkpoint as a whole, but may hold one."""
+    try:
+        with os.scandir(path) as entries:
+            names = frozenset(e.name for e in itertools.islice(entries, _MOST_READ))
+    except OSError:
+        return None
+    return next((form for form in _FOLDERS if form.has(names)), None)
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
@@ -87,11 +166,11 @@ _FORMATS = (
     _Format(
         _is_safetensors,
         (".safetensors",),
-        "modtree.files.safetensors.reader",
+        "modtree.files.safetensors",
         "SafetensorsCheckpoint",
     ),
-    _Format(_is_gguf, (".gguf",), "modtree.files.gguf.reader", "GgufCheckpoint"),
-    _Format(_is_npz, (".npz",), "modtree.files.npz.reader", "NpzCheckpoint"),
+    _Format(_is_gguf, (".gguf",), "modtree.files.gguf", "GgufCheckpoint"),
+    _Format(_is_npz, (".npz",), "modtree.files.npz", "NpzCheckpoint"),
     _Format(
         _is_archive,
         (".pt", ".pth", ".bin"),
@@ -102,16 +181,16 @@ _FORMATS = (
     _Format(
         _is_hdf5,
         (".h5", ".hdf5"),
-        "modtree.files.libraries.hdf5",
+        "modtree.files.libraries",
         "Hdf5Checkpoint",
         takes_path=True,
     ),
-    _Format(_is_index, (".json",), "modtree.files.checkpoint.sharded_reader", "open_shards"),
+    _Format(_is_index, (".json",), "modtree.files.checkpoint.shards", "open_shards"),
     # As a model of ONNX begins, much else does: the name of the file counts.
     _Format(
         lambda _: False,
         (".onnx",),
-        "modtree.files.libraries.onnx_model",
+        "modtree.files.libraries",
         "OnnxCheckpoint",
         takes_path=True,
     ),
@@ -123,7 +202,7 @@ _FORMATS = (
 _METADATA = _Format(
     lambda _: True,
     (),
-    "modtree.files.distributed.reader",
+    "modtree.files.distributed.chunks",
     "DistributedCheckpoint",
     has_parts=True,
     takes_path=True,

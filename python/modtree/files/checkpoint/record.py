@@ -17,8 +17,6 @@ from typing import Any
 from modtree.core.strides import reach
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, View, shortened
 
-__all__ = ["RECORD_KEY", "Record", "take_record"]
-
 RECORD_KEY = "modtree"
 _Shapes = Mapping[str, tuple[int, ...]]
 

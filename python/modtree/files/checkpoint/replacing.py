@@ -23,8 +23,6 @@ from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
 from modtree.files.checkpoint.shards import is_named
 from modtree.files.sources.source import source_of
 
-__all__ = ["OfCheckpoint", "OfTensors", "Reading", "check_replaced"]
-
 _Identity = tuple[int, int]
 #: Formats of files that have nothing that a converted one does not have.
 _FORMATS = ("safetensors", "torch", "modtree", "pickle", "npz")

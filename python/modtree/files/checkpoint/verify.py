@@ -15,7 +15,6 @@ from modtree.core.loading.mismatch import KnownShape, Mismatch
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
 from modtree.files.checkpoint.dtypes import BY_NAME, array_dtype, is_floating
-from modtree.files.checkpoint.index import read_index
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.checkpoint.progress import progress_bar
 from modtree.files.checkpoint.reader import (
@@ -25,10 +24,8 @@ from modtree.files.checkpoint.reader import (
     open_checkpoint,
     open_shard,
 )
-from modtree.files.checkpoint.shards import is_shard_of
+from modtree.files.checkpoint.shards import is_shard_of, read_index
 from modtree.files.sources.source import PathSource, Source, source_of
-
-__all__ = ["Problem", "Problems", "verify"]
 
 _CALL = 'modtree.load(path, foreign="stand-in") reads it with stand-ins'
 

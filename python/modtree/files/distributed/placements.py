@@ -12,8 +12,6 @@ from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import DTYPES, TensorRecord
 
-__all__ = ["LocalPart", "NoPlacement", "is_part", "parts_of_rank"]
-
 _DTENSOR = ".DTensor"
 _SHARDED = ".ShardedTensor"
 _MOST_DIMENSIONS = 64

@@ -7,8 +7,6 @@ import os
 import re
 from collections.abc import Iterable
 
-__all__ = ["families", "files_of", "has_rank_files", "rank_folders"]
-
 _FILE = re.compile(
     r"((?:.*?[_.-])?(?:rank|shard|consolidated|tp|mp|part)[_.-]?)(\d{1,6})"
     r"((?:[_-]of[_-]\d+)?\.(?:pt|pth|bin))"

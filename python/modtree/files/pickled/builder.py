@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a reader makes of the tensors in a pickle: their records, or tensors of a library."""
+"""What a reader makes of the tensors in a pickle: their records, or tensors of a library; and the
+names in the pickles of modtree's own tensors.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,24 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
-from modtree.files.pickled.plain import require
+from modtree.files.pickled.plain import (
+    array_of_state,
+    array_over,
+    known_dtype,
+    reconstruct,
+    require,
+)
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import (
     DeviceRecord,
     SizeRecord,
     TensorRecord,
     UninitializedRecord,
+    check_gradient,
+    check_layout,
+    record_of_array,
     set_attributes_of_record,
 )
-
-__all__ = ["Builder", "RecordBuilder"]
 
 
 class Builder(abc.ABC):
@@ -133,3 +142,152 @@ class RecordBuilder(Builder):
             require(index is None and number.isdecimal() and len(number) < 10, "a device")
             index = int(number)
         return DeviceRecord(kind, index)
+
+
+# -- the names of modtree's pickles ----------------------------------------------------------------
+
+_PARAMETER = "modtree.numpy.tensor.parameter"
+_TENSOR = "modtree.numpy.tensor.tensor"
+_UNINITIALIZED = ("UninitializedBuffer", "UninitializedParameter")
+
+
+class OwnNames:
+    """The names in modtree's pickles.
+
+    Args:
+        builder: Makes the tensors.
+
+    Attributes:
+        names: (module, name) -> object.
+        makers: Object -> function that checks its arguments.
+        builders: What takes a state.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._classes = {id(kind): name for name, kind in builder.classes.items()}
+        self.names: dict[tuple[str, str], Any] = {
+            ("modtree", "device"): self._device,
+            ("modtree.numpy.tensor.dtypes", "_dtype_by_name"): self._dtype_by_name,
+            (_PARAMETER, "_rebuild_parameter"): self._parameter,
+            (_PARAMETER, "_parameter_of_bytes"): self._parameter_of_bytes,
+            ("modtree.numpy.tensor.uninitialized", "_rebuild_uninitialized"): self._uninitialized,
+            ("modtree", "Size"): self._size,
+            (_TENSOR, "_rebuild"): self._tensor,
+            (_TENSOR, "_rebuild_meta"): self._meta_tensor,
+            ("jax._src.array", "_reconstruct_array"): self._jax_array,
+            ("modtree.jax_arrays.family", "_rebuild"): self._jax_parameter,
+            ("modtree.jax_arrays.family", "_rebuild_key"): self._jax_key,
+            ("modtree.jax_arrays.family", "_rebuild_shape"): self._jax_shape,
+            ("modtree.jax_arrays.family", "ParameterShape"): self._jax_parameter_shape,
+        }
+        self.makers = {value: value for value in self.names.values()}
+        for name, kind in builder.classes.items():
+            home = "modtree" if name == "Tensor" else "modtree.nn.parameter"
+            self.names[home, name] = kind
+        self.builders = dict.fromkeys(builder.with_state, builder.set_attributes)
+
+    def _kind(self, kind: Any, *expected: str) -> str:
+        name = self._classes.get(id(kind), "")
+        require(name in expected, "a class that is no class of tensors")
+        return name
+
+    def _tensor(self, kind: Any, array: Any, requires_grad: Any) -> Any:
+        is_parameter = self._kind(kind, "Tensor", "Parameter") == "Parameter"
+        require(type(requires_grad) is bool, "requires_grad is no bool")
+        require(type(array) is np.ndarray, "a tensor that is not made of an array")
+        # An array over bytes never changes.
+        own = array if array.flags.writeable else array.copy(order="K")
+        record = record_of_array(own, requires_grad)
+        record.is_parameter = is_parameter
+        return self._builder.tensor(record)
+
+    def _meta_tensor(self, kind: Any, sizes: Any, dtype: Any, requires_grad: Any) -> Any:
+        is_parameter = self._kind(kind, "Tensor", "Parameter") == "Parameter"
+        require(isinstance(dtype, _C.dtype), "a tensor without a dtype")
+        strides = (0,) * len(sizes) if isinstance(sizes, tuple) else None
+        place = check_layout(1, dtype.itemsize, 0, sizes, strides, requires_grad)
+        check_gradient(dtype, requires_grad)
+        record = TensorRecord(None, dtype, place, requires_grad)
+        record.is_parameter = is_parameter
+        return self._builder.tensor(record)
+
+    def _parameter(self, data: Any, requires_grad: Any) -> Any:
+        require(self._builder.is_tensor(data), "a class that is no class of tensors")
+        require(type(requires_grad) is bool, "requires_grad is no bool")
+        check_gradient(data.dtype, requires_grad)
+        return self._builder.parameter(data, requires_grad)
+
+    def _jax_array(self, function: Any, arguments: Any, state: Any, of_type: Any) -> Any:
+        """An array of jax, whose pickles have a NumPy array in pieces."""
+        require(
+            function is reconstruct and type(arguments) is tuple, "the start of an array of jax"
+        )
+        reconstruct(*arguments)
+        require(type(of_type) is dict, "the type of an array of jax")
+        array = array_of_state(state)
+        if array.dtype.name in _C._dtypes or array.dtype.name in _C._stored_dtypes:
+            return self._builder.tensor(record_of_array(array, False))
+        require(array.dtype.kind == "V", "the dtype of an array of jax")
+        return self._builder.jax_array(array)
+
+    def _jax_key(self, algorithm: Any, data: Any, marks: Any) -> Any:
+        require(type(algorithm) is str and type(data) is np.ndarray, "a key of jax")
+        require(type(marks) is dict, "the marks of a key of jax")
+        return self._builder.jax_key(algorithm, data)
+
+    def _jax_shape(self, shape: Any, dtype: Any) -> Any:
+        return self._jax_meta(shape, dtype, False, "Tensor")
+
+    def _jax_parameter_shape(self, shape: Any, dtype: Any, requires_grad: Any) -> Any:
+        return self._jax_meta(shape, dtype, requires_grad, "Parameter")
+
+    def _jax_meta(self, shape: Any, dtype: Any, requires_grad: Any, kind: str) -> Any:
+        require(isinstance(dtype, np.dtype), "a shape of jax without a dtype")
+        known = known_dtype(dtype.name)
+        return self._meta_tensor(self._builder.classes[kind], shape, known, requires_grad)
+
+    def _jax_parameter(self, marks: Any, function: Any, arguments: Any) -> Any:
+        require(function == self._jax_array and type(arguments) is tuple, "a parameter of jax")
+        require(type(marks) is dict, "the marks of a parameter of jax")
+        return self._parameter(self._jax_array(*arguments), marks.get("requires_grad"))
+
+    def _parameter_of_bytes(self, data: Any, dtype: Any, shape: Any, requires_grad: Any) -> Any:
+        array = array_over(data, known_dtype(dtype).dtype, shape, "C")
+        return self._tensor(self._builder.classes["Parameter"], array, requires_grad)
+
+    def _uninitialized(self, kind: Any, arguments: Any) -> Any:
+        require(type(arguments) is dict, "arguments of a class without a shape")
+        name = self._kind(kind, *_UNINITIALIZED)
+        for argument, value in arguments.items():
+            fits = {
+                "requires_grad": type(value) is bool,
+                "device": self._builder.is_device(value),
+                "dtype": isinstance(value, _C.dtype),
+                "persistent": type(value) is bool and name == "UninitializedBuffer",
+            }
+            require(fits.get(argument), "an argument of a class without a shape")
+        return self._builder.uninitialized(name, arguments)
+
+    @staticmethod
+    def _dtype_by_name(name: Any) -> Any:
+        return known_dtype(name)
+
+    def _device(self, name: Any, index: Any = None) -> Any:
+        return made_device(self._builder, name, index)
+
+    def _size(self, sizes: Any = ()) -> Any:
+        return made_size(self._builder, sizes)
+
+
+def made_device(builder: Builder, name: Any, index: Any) -> Any:
+    """The builder's device of these arguments."""
+    require(type(name) is str and len(name) < 100, "the name of a device")
+    require(index is None or type(index) is int, "the index of a device")
+    return builder.device(name, index)
+
+
+def made_size(builder: Builder, sizes: Any) -> Any:
+    """The builder's size of these arguments."""
+    require(type(sizes) is tuple and all(type(n) is int for n in sizes), "sizes")
+    return builder.size(sizes)

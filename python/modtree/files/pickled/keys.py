@@ -8,8 +8,6 @@ from __future__ import annotations
 from pickle import UnpicklingError
 from typing import Any
 
-__all__ = ["Keys", "length_of"]
-
 #: CPython hashes nested tuples by recursion, without a check of the depth.
 _PARTS = 256
 _BITS = 4096

@@ -17,22 +17,6 @@ import numpy as np
 from modtree import _C
 from modtree.files.pickled.unpickle import Refused, Unfinished, Unpickler, UnpicklingError
 
-__all__ = [
-    "BUILDERS",
-    "MAKERS",
-    "NAMES",
-    "array_of_state",
-    "array_over",
-    "check_bools",
-    "check_sizes",
-    "class_of_ml_dtypes",
-    "known_dtype",
-    "plain_unpickler",
-    "reconstruct",
-    "require",
-    "set_attributes",
-]
-
 
 def require(condition: Any, what: str) -> None:
     """Says that the file is damaged unless the condition holds."""

@@ -24,8 +24,6 @@ from modtree.numpy.tensor.parameter import Buffer, Parameter
 from modtree.numpy.tensor.tensor import Size, Tensor
 from modtree.numpy.tensor.uninitialized import UninitializedBuffer, UninitializedParameter
 
-__all__ = ["TensorBuilder", "with_tensors"]
-
 
 class TensorBuilder(Builder):
     """Makes tensors of modtree.

@@ -15,15 +15,13 @@ import collections
 import os
 import struct
 from collections.abc import Callable
-from pickle import UnpicklingError
+from pickle import UnpicklingError as UnpicklingError
 from typing import Any
 
 import numpy as np
 
 from modtree.files.pickled.keys import Keys, length_of
 from modtree.files.sources.errors import RemoteError
-
-__all__ = ["Refused", "Unfinished", "Unpickler", "UnpicklingError", "refused"]
 
 _DIGITS = 4300  # as many as CPython converts
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)

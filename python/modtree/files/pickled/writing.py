@@ -12,8 +12,6 @@ import numpy as np
 
 from modtree.core.families import family_named, family_of
 
-__all__ = ["dump"]
-
 _HOMES = ("jax.", "jaxlib.")
 
 

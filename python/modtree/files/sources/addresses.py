@@ -22,8 +22,6 @@ from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.sources.errors import RemoteError, is_http, missing, refused_access, shown_name
 from modtree.files.sources.stores import BytesStore, RangeStore, Store, copied
 
-__all__ = ["store_of"]
-
 _Result = TypeVar("_Result")
 
 #: How often the same bytes are asked for, and the seconds before the second time: then doubled.

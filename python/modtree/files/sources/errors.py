@@ -7,8 +7,6 @@ import errno
 import os
 import re
 
-__all__ = ["RemoteError", "is_address", "is_http", "missing", "refused_access", "shown_name"]
-
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 _PRIVATE = re.compile(r"(?<=://)[^/?#@]*@|(?<=\?).*", re.DOTALL)
 

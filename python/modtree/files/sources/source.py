@@ -19,15 +19,6 @@ from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.sources.errors import is_address, is_http, shown_name
 from modtree.files.sources.stores import BytesStore, FileStore, Store, copied, open_store
 
-__all__ = [
-    "AddressSource",
-    "PathSource",
-    "Source",
-    "is_file",
-    "opened_as_it_is",
-    "source_of",
-]
-
 
 class Source(abc.ABC):
     """Where the bytes of a checkpoint are.

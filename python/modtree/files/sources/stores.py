@@ -21,17 +21,6 @@ from typing import Any, Protocol
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.sources.errors import RemoteError
 
-__all__ = [
-    "BytesStore",
-    "FileBytes",
-    "FileStore",
-    "RangeStore",
-    "Store",
-    "StoreFile",
-    "copied",
-    "open_store",
-]
-
 _CHUNK = 1 << 20
 #: What is fetched at once where little is asked for: at first, and at most, as long as each read
 #: begins where the one before ended.

@@ -15,20 +15,6 @@ from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn, short_text
 from modtree.files.torch.records import TensorRecord
 
-__all__ = [
-    "Flat",
-    "Holders",
-    "Part",
-    "find_state",
-    "flat_state",
-    "part_at",
-    "part_names",
-    "parts_of",
-    "shared_entries",
-    "tensors_in",
-    "values_of",
-]
-
 #: Under which of them programs keep the state dict, the first that is there counts.
 _USUAL = ("state_dict", "model_state_dict", "model", "module")
 #: How deep containers may be nested, and at how many places one may stand: files may come from

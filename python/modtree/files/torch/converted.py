@@ -9,14 +9,12 @@ from typing import IO, Any
 import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, View, array_view, completed
-from modtree.files.checkpoint.contents import Contents
 from modtree.files.checkpoint.dtypes import known_dtype
 from modtree.files.checkpoint.record import Record
+from modtree.files.checkpoint.save import Contents
 from modtree.files.torch.records import Layout, TensorRecord, record_of_source
 from modtree.files.torch.sources import Source
 from modtree.files.torch.writer import prepared
-
-__all__ = ["TorchContents"]
 
 _Pieces = Callable[[str, str], Iterator[memoryview]]
 

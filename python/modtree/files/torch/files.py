@@ -14,13 +14,11 @@ import numpy as np
 from modtree.files.checkpoint.base import CheckpointError, checkpoint_error
 from modtree.files.checkpoint.mapped import MappedFiles
 from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.torch.checkpoint import ObjectCheckpoint
 from modtree.files.torch.contents import tensors_in
 from modtree.files.torch.load import Contents, read_contents
-from modtree.files.torch.object_checkpoint import ObjectCheckpoint
 from modtree.files.torch.records import TensorRecord, replaced
 from modtree.files.torch.sources import LateSource, Source, aligned
-
-__all__ = ["AssembledCheckpoint", "TorchFiles"]
 
 #: How many files, or parts of files, stay parsed.
 _KEPT = 64

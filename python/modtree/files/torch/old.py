@@ -5,25 +5,80 @@ the memory of each storage.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import sys
 from typing import Any
 
 from modtree.files.pickled.builder import RecordBuilder
-from modtree.files.pickled.plain import plain_unpickler
-from modtree.files.pickled.unpickle import UnpicklingError
+from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, plain_unpickler
+from modtree.files.pickled.unpickle import Unpickler, UnpicklingError
 from modtree.files.torch.names import torch_unpickler
-from modtree.files.torch.storages import AnyStorages, Memory, Storage, memory_of, storage_of
+from modtree.files.torch.storages import (
+    BYTES,
+    STORAGES,
+    AnyStorages,
+    Memory,
+    Storage,
+    StorageKind,
+    memory_of,
+    storage_of,
+)
 
-__all__ = ["HEAD", "OldStorages", "begins_old", "find_storages"]
+# -- the bytes of a storage, which torch pickles as a file of its own in this form -----------------
+
+#: The first value in a file of torch before 1.6.
+OLD_TORCH = 0x1950A86A20F9469CFC6C
+_VERSION = 1001
+_COUNT = struct.Struct("<q")
+_NAMES = {
+    **NAMES,
+    **{("torch", name): kind for name, kind in STORAGES.items()},
+    ("torch.storage", "UntypedStorage"): BYTES,
+}
+
+
+def storage_in(data: Any) -> tuple[StorageKind, bytearray]:
+    """The kind of a storage and its bytes.
+
+    Raises:
+        UnpicklingError: It is not what torch writes of one.
+    """
+    _require_storage(type(data) is bytes)
+    file = io.BytesIO(data)
+    magic, version, system, pid, keys = (
+        Unpickler(file, _NAMES, MAKERS, BUILDERS, lambda pid: pid).load() for _ in range(5)
+    )
+    _require_storage(magic == OLD_TORCH and version == _VERSION and type(system) is dict)
+    _require_storage(
+        type(pid) is tuple and len(pid) == 6 and pid[0] == "storage" and pid[5] is None
+    )
+    kind, key, count = storage_of(pid[1], pid[2], pid[4])
+    _require_storage(keys == [key])
+    if system.get("little_endian") is not (sys.byteorder == "little"):
+        raise UnpicklingError("the file has a tensor of torch in another byte order")
+    start = file.tell() + _COUNT.size
+    _require_storage(len(data) >= start and _COUNT.unpack(data[start - 8 : start]) == (count,))
+    if len(data) - start != count * kind.stored.itemsize:
+        raise UnpicklingError(
+            f"the storage of a tensor is to have {count} values of {kind.stored}, but "
+            f"{len(data) - start} bytes follow"
+        )
+    return kind, bytearray(data[start:])
+
+
+def _require_storage(condition: bool) -> None:
+    if not condition:
+        raise UnpicklingError("the file is damaged: the storage of a tensor of torch")
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 #: How many bytes tell.
 HEAD = 32
 #: The first value in such a file, as a pickle has it, and its end.
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
-_VERSION = 1001
-_COUNT = struct.Struct("<q")
 
 
 def begins_old(head: bytes) -> bool:

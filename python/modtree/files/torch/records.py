@@ -21,20 +21,6 @@ from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.torch.sources import Source
 from modtree.files.torch.storages import BYTES, Memory, Storage
 
-__all__ = [
-    "DTYPES",
-    "DeviceRecord",
-    "Layout",
-    "SizeRecord",
-    "TensorRecord",
-    "UninitializedRecord",
-    "check_gradient",
-    "check_layout",
-    "record_of_array",
-    "record_of_source",
-    "replaced",
-]
-
 #: NumPy's number for the first dtype of another package: those have no buffers.
 _FIRST_OF_OTHERS = 256
 

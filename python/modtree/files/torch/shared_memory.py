@@ -11,16 +11,6 @@ from modtree._C import owner_of
 from modtree.core.strides import reach
 from modtree.files.torch.sources import Source
 
-__all__ = [
-    "Piece",
-    "Storage",
-    "empty_piece",
-    "piece_of_array",
-    "piece_of_source",
-    "piece_of_torch",
-    "storages_of",
-]
-
 
 class Piece:
     """A tensor that is to be written: where it lies in memory, in bytes, and what it looks like.

@@ -17,21 +17,6 @@ from modtree.files.pickled.plain import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.torch.archive import Archive
 
-__all__ = [
-    "BYTES",
-    "AnyStorages",
-    "OTHER_STORAGES",
-    "STORAGES",
-    "InlineStorages",
-    "Memory",
-    "Storage",
-    "StorageKind",
-    "Storages",
-    "bytes_of_memory",
-    "storage_of",
-    "memory_of",
-]
-
 
 class StorageKind:
     """A name such as torch.FloatStorage: which numbers a record holds.

@@ -13,8 +13,6 @@ from modtree.files.pickled.plain import check_bools, set_attributes
 from modtree.files.torch.records import TensorRecord
 from modtree.files.torch.storages import InlineStorages
 
-__all__ = ["TorchBuilder"]
-
 
 class TorchBuilder(Builder):
     """Makes tensors of torch.

@@ -12,9 +12,9 @@ import numpy as np
 from modtree.core import families
 from modtree.core.loading.model_keys import ModelKeys
 from modtree.core.loading.rename import Rename, rename_function
-from modtree.files.checkpoint.base import array_view
+from modtree.files.checkpoint.base import Checkpoint, Entry, array_view
 from modtree.files.checkpoint.dtypes import array_dtype
-from modtree.files.checkpoint.reader import Checkpoint, Entry, open_checkpoint
+from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
 from modtree.files.torch.contents import Holders

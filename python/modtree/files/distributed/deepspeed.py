@@ -11,20 +11,25 @@ import numpy as np
 from modtree import _C
 from modtree.files.checkpoint.base import CheckpointError, shortened
 from modtree.files.checkpoint.other_files import not_damaged
-from modtree.files.deepspeed.folder import Files, files_in, layers_in, step_folder
-from modtree.files.deepspeed.model_ranks import UniversalRules
-from modtree.files.deepspeed.partitions import Parameter, Vector, of_groups, of_ranks
-from modtree.files.distributed.joining import HOW_TO_JOIN, Joins
-from modtree.files.distributed.merging import Merging
+from modtree.files.distributed.deepspeed_files import (
+    Files,
+    Parameter,
+    UniversalRules,
+    Vector,
+    files_in,
+    layers_in,
+    of_groups,
+    of_ranks,
+    step_folder,
+)
+from modtree.files.distributed.ranks import HOW_TO_JOIN, Joins, Merging
 from modtree.files.pickled.plain import check_sizes
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.torch.assembled import Assembled
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.load import Contents
 from modtree.files.torch.records import TensorRecord, record_of_source
-
-__all__ = ["DeepSpeedCheckpoint"]
+from modtree.files.torch.sources import Assembled
 
 #: What the files say of the partitions themselves, which is of no use to anybody else.
 _INTERNAL = frozenset(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ``.metadata`` of a folder of torch.distributed.checkpoint: a pickle, read through stand-ins.
+"""Folders of torch.distributed.checkpoint.
 
-It has the global shape of each tensor and the boxes that it was split into, and for each box the
-file and the bytes where it is. A box is a file of ``torch.save`` within that file. Values that are
-not tensors have no boxes.
+Their ``.metadata`` is a pickle, which is read through stand-ins. It has the global shape of each
+tensor and the boxes that it was split into, and for each box the file and the bytes where it is. A
+box is a file of ``torch.save`` within that file. Values that are not tensors have no boxes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.checkpoint.beside import file_beside
-from modtree.files.pickled.stand_in import StandIn
-from modtree.files.torch.load import Contents
-from modtree.files.torch.records import DTYPES
+import numpy as np
 
-__all__ = ["Item", "Metadata", "TensorFacts", "read_metadata"]
+from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.untrusted import file_beside
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.torch.files import AssembledCheckpoint
+from modtree.files.torch.load import Contents
+from modtree.files.torch.records import DTYPES, TensorRecord, record_of_source
+from modtree.files.torch.sources import Assembled, Piece
+
+# -- the metadata ----------------------------------------------------------------------------------
 
 _MODULE = "torch.distributed.checkpoint.metadata."
 _MOST_DIMENSIONS = 64  # NumPy's
@@ -178,3 +182,116 @@ def read_metadata(path: str, contents: Contents) -> Metadata:
 def metadata_path(path: str) -> str:
     """The ``.metadata`` of a folder; a path of that file itself will do."""
     return path if os.path.basename(path) == ".metadata" else os.path.join(path, ".metadata")
+
+
+# -- the object of which somebody wrote each part under a path -------------------------------------
+
+_DEEPEST = 64
+
+
+class _Items(dict[Any, Any]):
+    """A container that is being made."""
+
+
+def nested(parts: dict[tuple[Any, ...], Any], path: str) -> dict[Any, Any]:
+    """Dicts in dicts, and lists where all keys of a container are numbers from 0 on.
+
+    Args:
+        parts: What is at the end of each path of keys and numbers.
+        path: Of the file, for errors.
+
+    Raises:
+        CheckpointError: Something is to be a container and a value at once.
+    """
+    root = _Items()
+    for place, value in parts.items():
+        if len(place) > _DEEPEST:
+            raise CheckpointError("containers are nested too deeply", path)
+        holder: Any = root
+        for key in place[:-1]:
+            holder = holder.setdefault(key, _Items())
+            if type(holder) is not _Items:
+                break
+        if type(holder) is not _Items or place[-1] in holder:
+            text = ".".join(map(str, place))
+            raise CheckpointError(f"two values are at the place {shortened(text)}", path)
+        holder[place[-1]] = value
+    made = _finished(root)
+    return made if isinstance(made, dict) else dict(enumerate(made))
+
+
+def _finished(value: Any) -> Any:
+    if type(value) is not _Items:
+        return value
+    if value and all(type(key) is int for key in value):
+        if value.keys() == set(range(len(value))):
+            return [_finished(value[number]) for number in range(len(value))]
+    return {key: _finished(item) for key, item in value.items()}
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+class DistributedCheckpoint(AssembledCheckpoint):
+    """A folder that torch.distributed.checkpoint.save() wrote: its tensors are global ones, whose
+    chunks are read from the files of all ranks.
+
+    Args:
+        path: The folder, or its ``.metadata``.
+        at: The part to read; None for the model.
+    """
+
+    format = "distributed"
+
+    def __init__(self, path: str, at: str | None = None) -> None:
+        file = metadata_path(path)
+        super().__init__(os.path.dirname(file) or "." if file == path else path)
+        try:
+            contents = self._files_of_torch.contents(file)
+            metadata = read_metadata(file, contents)
+            self.foreign = 0
+            parts = {
+                metadata.places.get(key, (key,)): self._entry(key, facts, metadata, file)
+                for key, facts in metadata.entries.items()
+            }
+            self._object = nested(parts, file)
+            self._enter(at)
+        except BaseException:
+            self.close()
+            raise
+
+    def _entry(self, key: str, facts: TensorFacts | None, metadata: Metadata, file: str) -> Any:
+        if facts is None:
+            item = metadata.items.get((key, None))
+            if item is None:
+                raise CheckpointError("the .metadata does not say where it is", file, key)
+            return self._value(item, key)
+        if facts.dtype is None:
+            kind = StandIn("torch.Tensor", ())
+            return kind.described(
+                "torch.Tensor", f"tensor of a dtype that is not known here {list(facts.shape)}", {}
+            )
+        pieces = []
+        for offsets, sizes in facts.boxes:
+            item = metadata.items.get((key, offsets))
+            if item is not None:
+                pieces.append(Piece(offsets, sizes, self._reader(item, key), item.file))
+        source = Assembled(facts.shape, facts.dtype.name, pieces, file, key)
+        return record_of_source(source, facts.dtype, facts.shape)
+
+    def _reader(self, item: Item, key: str) -> Any:
+        def read() -> np.ndarray:
+            contents = self._files_of_torch.contents(*item)
+            if type(contents.obj) is not TensorRecord:
+                raise CheckpointError("a chunk of it is not a tensor", item.file, key)
+            return self._files_of_torch.array(contents, contents.obj, item.file)
+
+        return read
+
+    def _value(self, item: Item, key: str) -> Any:
+        try:
+            contents = self._files_of_torch.contents(*item, keep=True)
+        except CheckpointError as error:
+            raise CheckpointError(error.reason, error.file, key) from None
+        self.foreign += contents.foreign
+        return self._files_of_torch.bound(contents, item.file)

@@ -25,8 +25,6 @@ from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.sources.errors import RemoteError
 from modtree.files.sources.source import Source
 
-__all__ = ["NpzCheckpoint"]
-
 _PLAIN = re.compile(r"([<>=|]?)(b1|[iu][1248]|f[248]|c8|c16)")
 _LONGEST_HEADER = 10_000
 _MOST_DIMENSIONS = 64

@@ -1,16 +1,86 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The header of a GGUF file: settings by name, then for each tensor its name, shape and place."""
+"""GGUF files, as llama.cpp reads them: the header has settings by name, then for each tensor its
+name, shape and place.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.gguf.types import PLAIN, QUANTIZED
+import numpy as np
 
-__all__ = ["Header", "Place", "read_header"]
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened, tensor_of
+from modtree.files.checkpoint.mapped import map_file, mapped_array
+from modtree.files.pickled.stand_in import StandIn
+from modtree.files.sources.source import Source
+from modtree.files.sources.stores import FileBytes
+
+# -- types of tensors, by their numbers ------------------------------------------------------------
+
+
+class PlainType(NamedTuple):
+    """Numbers: torch's name of their dtype, and the bytes of each."""
+
+    name: str
+    itemsize: int
+
+
+class QuantizedType(NamedTuple):
+    """Blocks of numbers with a scale: how many a block has, and its bytes."""
+
+    name: str
+    block: int
+    nbytes: int
+
+
+PLAIN = {
+    0: PlainType("float32", 4),
+    1: PlainType("float16", 2),
+    24: PlainType("int8", 1),
+    25: PlainType("int16", 2),
+    26: PlainType("int32", 4),
+    27: PlainType("int64", 8),
+    28: PlainType("float64", 8),
+    30: PlainType("bfloat16", 2),
+}
+QUANTIZED = {
+    number: QuantizedType(*facts)
+    for number, facts in {
+        2: ("Q4_0", 32, 18),
+        3: ("Q4_1", 32, 20),
+        6: ("Q5_0", 32, 22),
+        7: ("Q5_1", 32, 24),
+        8: ("Q8_0", 32, 34),
+        9: ("Q8_1", 32, 40),
+        10: ("Q2_K", 256, 84),
+        11: ("Q3_K", 256, 110),
+        12: ("Q4_K", 256, 144),
+        13: ("Q5_K", 256, 176),
+        14: ("Q6_K", 256, 210),
+        15: ("Q8_K", 256, 292),
+        16: ("IQ2_XXS", 256, 66),
+        17: ("IQ2_XS", 256, 74),
+        18: ("IQ3_XXS", 256, 98),
+        19: ("IQ1_S", 256, 50),
+        20: ("IQ4_NL", 32, 18),
+        21: ("IQ3_S", 256, 110),
+        22: ("IQ2_S", 256, 82),
+        23: ("IQ4_XS", 256, 136),
+        29: ("IQ1_M", 256, 56),
+        34: ("TQ1_0", 256, 54),
+        35: ("TQ2_0", 256, 66),
+        39: ("MXFP4", 32, 17),
+        40: ("NVFP4", 64, 36),
+        41: ("Q1_0", 128, 18),
+    }.items()
+}
+
+
+# -- the header ------------------------------------------------------------------------------------
 
 _MOST_DIMENSIONS = 64  # NumPy's
 _MOST_KEPT = 8  # items of an array that are shown
@@ -189,3 +259,81 @@ def _check_overlaps(places: dict[str, Place], path: str) -> None:
                 f"the values at {place.begin} overlap those of another one", path, key
             )
         end = max(end, place.end)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class GgufCheckpoint(Checkpoint):
+    """A GGUF file. Tensors of plain types lie in a private map of the file; where it is not on this
+    machine, each is read when it is asked for. Quantized ones are values, which say their type and
+    their bytes.
+
+    Args:
+        source: The file.
+    """
+
+    format = "gguf"
+
+    def __init__(self, source: Source) -> None:
+        self.path = source.name
+        file = source.open()
+        if source.can_be_mapped:
+            with file:
+                self._map: Any = map_file(file)
+        else:
+            self._map = FileBytes(file, self.path)
+        places, self.metadata = read_header(self._map, self.path)
+        self._places = {key: place for key, place in places.items() if place.type in PLAIN}
+        self.values = {
+            key: _quantized(place) for key, place in places.items() if place.type in QUANTIZED
+        }
+        self.places = {key: number for number, key in enumerate(places) if key in self.values}
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        return {
+            key: Entry(key, shape, PLAIN[kind].name, end - begin, self.path)
+            for key, (shape, kind, begin, end) in self._places.items()
+        }
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {key: place.shape for key, place in self._places.items()}
+
+    def tensor(self, key: str) -> Any:
+        return tensor_of(self.array(key))
+
+    def array(self, key: str) -> np.ndarray:
+        place = self._places[key]
+        name = PLAIN[place.type].name
+        memory, at = self._opened(), place.begin
+        if isinstance(memory, FileBytes):
+            memory, at = bytearray(memory[at : place.end]), 0
+        return mapped_array(memory, at, name, place.shape, self.path, key)
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        place, memory = self._places[key], self._opened()
+        if not isinstance(memory, FileBytes):
+            memory = memoryview(memory)
+        for at in range(place.begin, place.end, size):
+            yield memoryview(memory[at : min(at + size, place.end)])
+
+    def _opened(self) -> Any:
+        if self._map is None:
+            raise ValueError(f"the checkpoint {self.path} is closed")
+        return self._map
+
+    def let_go(self) -> None:
+        if self._map is not None:
+            self._map.let_go()
+
+    def close(self) -> None:
+        self._map = None  # which is closed when the last tensor of it dies
+
+
+def _quantized(place: Place) -> StandIn:
+    kind = QUANTIZED[place.type]
+    nbytes = place.end - place.begin
+    bits = 8 * nbytes / max(1, math.prod(place.shape))
+    text = f"{kind.name} tensor {list(place.shape)}, {nbytes:,} B, {bits:.4g} bits an element"
+    return StandIn(f"gguf.{kind.name}", ()).described(f"gguf.{kind.name}", text, {})

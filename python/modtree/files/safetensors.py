@@ -1,23 +1,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The header of a safetensors file: eight bytes with its length, then JSON.
+"""Files of the safetensors format: eight bytes with the length of the header, the header, the
+values.
 
-The JSON maps each key to dtype, shape and the place of the values behind the header, and
+The header is JSON, which maps each key to dtype, shape and the place of the values behind it, and
 ``__metadata__`` to text. The values fill the rest of the file without holes.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
-from modtree.files.checkpoint.base import CheckpointError, shortened
-from modtree.files.checkpoint.collections_off import without_collections
+import numpy as np
+
+from modtree.files.checkpoint.base import (
+    Checkpoint,
+    CheckpointError,
+    Entry,
+    shortened,
+    tensor_of,
+    without_collections,
+)
 from modtree.files.checkpoint.dtypes import BY_CODE, FileDtype
-from modtree.files.checkpoint.json_text import parsed_json
+from modtree.files.checkpoint.mapped import FileMap, map_file, mapped_array
 from modtree.files.checkpoint.other_files import what_damaged_it
+from modtree.files.checkpoint.record import take_record
+from modtree.files.checkpoint.untrusted import parsed_json
+from modtree.files.sources.source import Source
 
-__all__ = ["Header", "Place", "header_bytes", "read_header"]
+# -- the header ------------------------------------------------------------------------------------
 
 #: What the library refuses to read.
 LONGEST_HEADER = 100_000_000
@@ -239,3 +253,153 @@ def header_bytes(
             path,
         )
     return len(text).to_bytes(8, "little") + text
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+#: What is handed to the operating system at once, between two steps of the progress.
+_CHUNK = 1 << 26
+_Tensors = Mapping[str, tuple[FileDtype, tuple[int, ...]]]
+
+
+def write_safetensors(
+    file: IO[bytes],
+    path: str,
+    tensors: _Tensors,
+    metadata: Mapping[str, str],
+    pieces: Callable[[Sequence[str]], Iterable[Any]],
+    advance: Callable[[int], None],
+) -> None:
+    """Writes into an open file.
+
+    Args:
+        file: The file.
+        path: Its path, for errors.
+        tensors: dtype and shape by key. The header has them in this order.
+        metadata: The text beside them.
+        pieces: Gives the bytes of tensors one after the other.
+        advance: Called with the number of bytes that were written.
+    """
+    begins, size = _arranged(tensors)
+    file.write(header_bytes(tensors, begins, metadata, path))
+    count = 0
+    for piece in pieces(list(begins)):
+        view = memoryview(piece)
+        for start in range(0, len(view), _CHUNK):
+            advance(file.write(view[start : start + _CHUNK]))
+        count += len(view)
+    if count != size:
+        raise CheckpointError(f"{count} bytes came for {size} of its tensors", path)
+
+
+def _arranged(tensors: _Tensors) -> tuple[dict[str, int], int]:
+    """Where the values of each tensor begin, in that order, and where the last ones end: those with
+    large elements first, so that each lies where its elements may lie in memory.
+    """
+    begins = {}
+    at = 0
+    for bits in sorted({dtype.bits for dtype, _ in tensors.values()}, reverse=True):
+        for key, (dtype, shape) in tensors.items():
+            if dtype.bits == bits:
+                begins[key] = at
+                at += math.prod(shape) * bits // 8
+    return begins, at
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class SafetensorsCheckpoint(Checkpoint):
+    """A safetensors file. Its tensors lie in a private map of the file; where it is not on this
+    machine, each is read when it is asked for.
+    """
+
+    format = "safetensors"
+
+    def __init__(self, source: Source) -> None:
+        self.path = path = source.name
+        self._file: Any = source.open()
+        self._is_mapped = source.can_be_mapped
+        self._map: FileMap | None = None
+        self._lock = threading.Lock()
+        try:
+            self._places: dict[str, Place]
+            self._places, metadata, self._start = read_header(self._file, path, source.large_header)
+            # Most files say nothing that shapes are needed for, and some have a million.
+            shapes = self.shapes() if metadata.keys() - {"format"} else {}
+            take_record(metadata, shapes, path).give_to(self)
+        except BaseException:
+            self._file.close()
+            raise
+        self.metadata = metadata
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        path = self.path
+        new = tuple.__new__  # what Entry() comes to, without the call of a Python function
+        return {
+            key: new(Entry, (key, shape, dtype.name, end - begin, path, ()))
+            for key, (dtype, shape, begin, end) in self._places.items()
+        }
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {key: place.shape for key, place in self._places.items()}
+
+    def tensor(self, key: str) -> Any:
+        return tensor_of(self.array(key))
+
+    def array(self, key: str) -> np.ndarray:
+        place = self._places[key]
+        at = self._start + place.begin
+        memory: Any = None
+        if place.begin != place.end:
+            memory, at = (self._mapped(), at) if self._is_mapped else (self._read(key), 0)
+        return mapped_array(memory, at, place.dtype.name, place.shape, self.path, key)
+
+    def _read(self, key: str) -> np.ndarray:
+        place = self._places[key]
+        data = np.empty(place.end - place.begin, np.uint8)
+        at = 0
+        for chunk in self.chunks(key):
+            data[at : at + len(chunk)] = chunk
+            at += len(chunk)
+        return data
+
+    def _mapped(self) -> FileMap:
+        with self._lock:
+            if self._map is None:
+                if self._file.closed:
+                    raise ValueError(f"the checkpoint {self.path} is closed")
+                try:
+                    self._map = map_file(self._file)
+                except (OSError, ValueError) as error:
+                    raise CheckpointError(f"cannot be mapped: {error}", self.path) from None
+            return self._map
+
+    def chunks(self, key: str, size: int = 1 << 24) -> Iterator[memoryview]:
+        # Read instead of mapped: what is streamed may be larger than the address space allows.
+        place = self._places[key]
+        at, end = self._start + place.begin, self._start + place.end
+        buffer = memoryview(bytearray(min(size, end - at)))
+        while at < end:
+            with self._lock:
+                self._file.seek(at)
+                count = self._file.readinto(buffer[: end - at])
+            if not count:
+                raise CheckpointError("the file is truncated", self.path, key)
+            yield buffer[:count]
+            at += count
+
+    def state_dict(self) -> Any:
+        return self.complete({key: self.tensor(key) for key in self._places})
+
+    def maps(self) -> dict[str, FileMap]:
+        return {} if self._map is None else {self.path: self._map}
+
+    def let_go(self) -> None:
+        if self._map is not None:
+            self._map.let_go()
+
+    def close(self) -> None:
+        self._file.close()
+        self._map = None  # and closed when the last tensor of it dies

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Formats that a library reads, where it is installed: HDF5, ONNX, Orbax."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from modtree import _C
+from modtree.files.checkpoint.base import (
+    Checkpoint,
+    CheckpointError,
+    Entry,
+    shortened,
+    tensor_of,
+)
+from modtree.files.checkpoint.mapped import MappedFiles, open_regular
+from modtree.files.checkpoint.other_files import not_damaged
+from modtree.files.checkpoint.untrusted import file_beside, parsed_json
+from modtree.files.pickled.stand_in import StandIn
+
+
+class LibraryArray(NamedTuple):
+    """An array: its shape, NumPy's name of its dtype, its file, and what reads it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    file: str
+    read: Callable[[], np.ndarray]
+
+
+def library(name: str, what: str, path: str) -> Any:
+    """A package that reads a file.
+
+    Raises:
+        CheckpointError: It is not installed. The message says how to go on.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        error = CheckpointError(
+            f"it is {what}: the package {name} reads it (pip install {name}), and then modtree "
+            f"shows and converts its arrays",
+            path,
+        )
+        raise not_damaged(error) from None
+
+
+class LibraryCheckpoint(Checkpoint):
+    """A checkpoint whose arrays a library reads."""
+
+    is_read_to_verify = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.metadata = {}
+        self._arrays: dict[str, LibraryArray] = {}
+        self._others: dict[str, StandIn] = {}
+        self._others_at: dict[str, int] = {}
+        self.values, self.places = self._others, self._others_at
+        self._is_open = True
+
+    def add(self, key: str, found: LibraryArray | StandIn) -> None:
+        """Takes up an array, or what is said of something else.
+
+        Raises:
+            CheckpointError: There is one of this name.
+        """
+        if key in self._arrays or key in self._others:
+            raise CheckpointError("two entries have this key", self.path, key)
+        if isinstance(found, LibraryArray):
+            known = found.dtype in _C._dtypes or found.dtype in _C._stored_dtypes
+            if known:
+                self._arrays[key] = found
+                return
+            found = described(f"array of {found.dtype} {list(found.shape)}")
+        self._others_at[key] = len(self._arrays) + len(self._others)
+        self._others[key] = found
+
+    @functools.cached_property
+    def entries(self) -> dict[str, Entry]:  # type: ignore[override]
+        return {
+            key: Entry(key, shape, dtype, math.prod(shape) * _itemsize(dtype), file)
+            for key, (shape, dtype, file, _) in self._arrays.items()
+        }
+
+    def tensor(self, key: str) -> Any:
+        return tensor_of(self.array(key))
+
+    def array(self, key: str) -> np.ndarray:
+        if not self._is_open:
+            raise ValueError(f"the checkpoint {self.path} is closed")
+        shape, dtype, file, read = self._arrays[key]
+        try:
+            array = np.asarray(read())
+        except (CheckpointError, MemoryError):
+            raise
+        except Exception as error:  # whatever a library says of a damaged file
+            text = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
+            raise CheckpointError(text, file, key) from None
+        if array.shape != shape or array.dtype.name != dtype:
+            raise CheckpointError(
+                f"it is to be {dtype} {list(shape)}, and is {array.dtype.name} {list(array.shape)}",
+                file,
+                key,
+            )
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+    def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        for key, entry in self.entries.items():
+            try:
+                self.array(key)
+            except CheckpointError as error:
+                yield error
+            advance(entry.nbytes)
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+def described(text: str) -> StandIn:
+    """Something that is not an array of numbers, in words."""
+    return StandIn("numpy.ndarray", ()).described("numpy.ndarray", text, {})
+
+
+def _itemsize(dtype: str) -> int:
+    known = _C._dtypes.get(dtype) or _C._stored_dtypes[dtype]
+    return int(known.itemsize)
+
+
+# -- HDF5 ------------------------------------------------------------------------------------------
+
+_MOST = 1_000_000
+_DEEPEST = 64
+
+
+class Hdf5Checkpoint(LibraryCheckpoint):
+    """An HDF5 file. Links, and data in other files, are named and not followed.
+
+    Args:
+        path: The file.
+    """
+
+    format = "hdf5"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._h5py = library("h5py", "an HDF5 file, as Keras writes it", path)
+        try:
+            self._file = self._h5py.File(path, "r")
+            self._walk(self._file, "", 0)
+        except CheckpointError:
+            self.close()
+            raise
+        except Exception as error:  # whatever the library says of a damaged file
+            self.close()
+            text = f"the file is damaged: {type(error).__name__}: {shortened(str(error))}"
+            raise CheckpointError(text, path) from None
+        for name, value in list(self._file.attrs.items())[:1000]:
+            self.metadata[str(name)] = shortened(value, 1000).strip("'")
+
+    def _walk(self, group: Any, prefix: str, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise CheckpointError("groups are nested too deeply", self.path)
+        for name in group:
+            key = f"{prefix}{name}"
+            link = group.get(name, getlink=True)
+            if not isinstance(link, self._h5py.HardLink):
+                self.add(key, described(f"link {type(link).__name__}, which is not followed"))
+                continue
+            item = group[name]
+            if isinstance(item, self._h5py.Group):
+                self._walk(item, f"{key}.", depth + 1)
+            elif isinstance(item, self._h5py.Dataset):
+                self.add(key, self._dataset(item))
+            if len(self._arrays) + len(self.values) > _MOST:
+                raise CheckpointError(f"it has more than {_MOST:,} arrays", self.path)
+
+    def _dataset(self, item: Any) -> Any:
+        if item.external or item.is_virtual:
+            return described("array in other files, which are not opened")
+        if item.shape is None or item.dtype.kind not in "biufc":
+            return described(f"array of {shortened(str(item.dtype), 60)} {shortened(item.shape)}")
+        shape = tuple(map(int, item.shape))
+        return LibraryArray(shape, item.dtype.name, self.path, lambda: item[()])
+
+    def close(self) -> None:
+        super().close()
+        if (file := vars(self).pop("_file", None)) is not None:
+            file.close()
+
+
+# -- ONNX ------------------------------------------------------------------------------------------
+
+_EXTERNAL = 1  # where the values of a tensor are, as the format numbers it
+
+
+class OnnxCheckpoint(LibraryCheckpoint):
+    """An ONNX model: its initializers. Values in other files are read if those are beside it.
+
+    Args:
+        path: The file.
+    """
+
+    format = "onnx"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._onnx = library("onnx", "an ONNX model", path)
+        self._files = MappedFiles()
+        try:
+            model = self._onnx.load(path, load_external_data=False)
+        except Exception as error:  # whatever the library says of a damaged file
+            text = f"the file is damaged: {type(error).__name__}: {shortened(str(error))}"
+            raise CheckpointError(text, path) from None
+        self.metadata = {
+            "ir_version": str(model.ir_version),
+            "producer": f"{model.producer_name} {model.producer_version}".strip(),
+            "operations": str(len(model.graph.node)),
+            **{item.key: item.value for item in model.metadata_props},
+        }
+        for tensor in model.graph.initializer:
+            self.add(tensor.name, self._tensor(tensor))
+
+    def _tensor(self, tensor: Any) -> Any:
+        shape = tuple(tensor.dims)
+        try:
+            dtype = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        except (KeyError, TypeError, ValueError):
+            return described(f"tensor of type {tensor.data_type} {list(shape)}")
+        if any(n < 0 for n in shape) or dtype.kind == "O":
+            return described(f"tensor of {dtype.name} {list(shape)}")
+        if tensor.data_location != _EXTERNAL:
+            read = self._onnx.numpy_helper.to_array
+            return LibraryArray(shape, dtype.name, self.path, lambda: read(tensor))
+        facts = {item.key: item.value for item in tensor.external_data}
+        file = file_beside(facts.get("location"), self.path, "the model", tensor.name)
+        place = self._external(facts, dtype, shape, file)
+        return LibraryArray(shape, dtype.name, file, place)
+
+    def _external(
+        self, facts: dict[str, str], dtype: np.dtype, shape: tuple[int, ...], file: str
+    ) -> Callable[[], np.ndarray]:
+        numbers = (facts.get("offset", "0"), facts.get("length", ""))
+        offset, length = (int(n) if n.isdecimal() and len(n) < 19 else None for n in numbers)
+        expected = math.prod(shape) * dtype.itemsize
+        if offset is None or (length is not None and length != expected):
+            raise CheckpointError(
+                f"its place is {shortened(facts)}, and it takes {expected} bytes", self.path
+            )
+
+        def read() -> np.ndarray:
+            data = self._files.window(file, offset, expected).memory
+            return np.frombuffer(bytes(data), dtype).reshape(shape)
+
+        return read
+
+    def let_go(self) -> None:
+        self._files.let_go()
+
+    def close(self) -> None:
+        super().close()
+        self._files.close()
+
+
+# -- Orbax -----------------------------------------------------------------------------------------
+
+_LONGEST = 100_000_000
+
+
+class OrbaxCheckpoint(LibraryCheckpoint):
+    """A folder of Orbax. Without the package tensorstore it says which arrays there are.
+
+    Args:
+        path: The folder.
+        at: The part to read; there are none.
+    """
+
+    format = "orbax"
+
+    def __init__(self, path: str, at: str | None = None) -> None:
+        super().__init__(path)
+        if at is not None:
+            raise not_damaged(CheckpointError(f"it holds one tree, and no part {at!r:.100}", path))
+        content = self._content(path)
+        self._store: Any = None
+        try:
+            self._store = importlib.import_module("tensorstore")
+        except ImportError:
+            pass  # its JSON is read without it
+        tree = content.get("tree_metadata")
+        if type(tree) is not dict or len(tree) > _MOST:
+            raise CheckpointError("its _METADATA does not say which arrays there are", path)
+        self._is_ocdbt = content.get("use_ocdbt") is not False
+        self._driver = "zarr3" if content.get("use_zarr3") is True else "zarr"
+        for facts in tree.values():
+            self._add_leaf(facts)
+
+    def _content(self, path: str) -> dict[str, Any]:
+        file = os.path.join(path, "_METADATA")
+        if not os.path.exists(file):
+            inside = [n for n in ("default", "state", "params") if self._has_tree(path, n)]
+            more = f"open the folder {inside[0]} in it" if inside else "orbax.checkpoint reads it"
+            raise CheckpointError(
+                f"it is a step of Orbax, which has no _METADATA itself: {more}", path
+            )
+        with open_regular(file) as opened:
+            data = opened.read(_LONGEST + 1)
+        if len(data) > _LONGEST:
+            raise CheckpointError(f"more than {_LONGEST:,} bytes of JSON", file)
+        return parsed_json(data, "file", file)
+
+    def _has_tree(self, path: str, name: str) -> bool:
+        return os.path.exists(os.path.join(path, name, "_METADATA"))
+
+    def _add_leaf(self, facts: Any) -> None:
+        parts = facts.get("key_metadata") if type(facts) is dict else None
+        named = parts if type(parts) is list else []
+        names = [str(part.get("key")) for part in named if type(part) is dict]
+        value = facts.get("value_metadata") if type(facts) is dict else None
+        kind = value.get("value_type") if type(value) is dict else None
+        if not names or len(names) != len(named):
+            raise CheckpointError(f"its _METADATA names {shortened(facts)}", self.path)
+        key = ".".join(names)
+        shape = value.get("write_shape") if type(value) is dict else None
+        text = f"{shortened(kind, 40)[1:-1]} {shape if type(shape) is list else ''}".strip()
+        if type(value) is dict and value.get("skip_deserialize") is True:
+            self.add(key, described(f"{text}, which Orbax does not store as an array"))
+        elif self._store is None:
+            self.add(key, described(f"{text}: pip install tensorstore to read it"))
+        else:
+            self.add(key, self._opened(names, text))
+
+    def _opened(self, names: list[str], text: str) -> Any:
+        name = ".".join(names)
+        if any(set(part) & {"/", "\\", "\0"} or part in ("", "..") for part in names):
+            raise CheckpointError(f"its _METADATA names {shortened(name)}", self.path)
+        folder = os.path.abspath(self.path)
+        kvstore: dict[str, Any] = {"driver": "file", "path": f"{os.path.join(folder, name)}/"}
+        if self._is_ocdbt:
+            kvstore = {
+                "driver": "ocdbt",
+                "base": {"driver": "file", "path": f"{folder}/"},
+                "path": f"{name}/",
+            }
+        try:
+            store = self._store.open(
+                {"driver": self._driver, "kvstore": kvstore}, open=True, read=True
+            ).result()
+            dtype = np.dtype(store.dtype.numpy_dtype)
+        except Exception as error:  # whatever the library says of a damaged folder
+            return described(f"{text}: cannot be read: {shortened(str(error))}")
+        shape = tuple(map(int, store.shape))
+        return LibraryArray(shape, dtype.name, self.path, lambda: store.read().result())
