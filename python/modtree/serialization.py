@@ -17,8 +17,8 @@ from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.pickled.writing import dump
-from modtree.files.sources.errors import is_address, shown_name
 from modtree.files.sources.source import opened_as_it_is
+from modtree.files.sources.stores import is_address, shown_name
 from modtree.files.torch.load import TrustingUnpickler, count_tensors, form_of, load_object
 from modtree.files.torch.writer import prepared
 from modtree.numpy.argument_types import FileLike

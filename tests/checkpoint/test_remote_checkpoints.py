@@ -22,7 +22,7 @@ import modtree as mt
 from modtree.checkpoints import CheckpointError, convert, open_checkpoint, verify
 from modtree.cli import main
 from modtree.files.sources import stores
-from modtree.files.sources.errors import RemoteError, shown_name
+from modtree.files.sources.stores import RemoteError, shown_name
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -18,7 +18,7 @@ import modtree as mt
 from modtree import nn
 from modtree.checkpoints import CheckpointError, convert
 from modtree.cli import main
-from modtree.files.sources.errors import RemoteError
+from modtree.files.sources.stores import RemoteError
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -13,7 +13,7 @@ from modtree.cli.factory import FACTORY_HELP, model_from
 from modtree.cli.options import add_at, add_join, add_json, add_large_header, describe, join_rules
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
-from modtree.files.sources.errors import shown_name
+from modtree.files.sources.stores import shown_name
 from modtree.inspection.entries import folded
 from modtree.inspection.phrases import entries_text, noun, printable
 

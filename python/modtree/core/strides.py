@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["reach", "strided_view"]
+__all__ = ["contiguous", "reach", "strided_view"]
 
 _FIRST_OF_OTHERS = 256  # NumPy's number for the first dtype of another package
 
@@ -27,3 +27,12 @@ def reach(shape: Any, strides: Any) -> int:
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def contiguous(shape: Any) -> tuple[int, ...]:
+    """The strides of elements that lie one after the other."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened, tensor_of
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened
 from modtree.files.checkpoint.mapped import map_file, mapped_array
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.sources.source import Source
 from modtree.files.sources.stores import FileBytes
 
@@ -300,9 +300,6 @@ class GgufCheckpoint(Checkpoint):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {key: place.shape for key, place in self._places.items()}
 
-    def tensor(self, key: str) -> Any:
-        return tensor_of(self.array(key))
-
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]
         name = PLAIN[place.type].name
@@ -336,4 +333,4 @@ def _quantized(place: Place) -> StandIn:
     nbytes = place.end - place.begin
     bits = 8 * nbytes / max(1, math.prod(place.shape))
     text = f"{kind.name} tensor {list(place.shape)}, {nbytes:,} B, {bits:.4g} bits an element"
-    return StandIn(f"gguf.{kind.name}", ()).described(f"gguf.{kind.name}", text, {})
+    return in_words(f"gguf.{kind.name}", text)

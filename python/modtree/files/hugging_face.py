@@ -12,19 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
 from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     View,
     array_view,
+    closed_on_error,
     completed,
     shortened,
 )
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.reader import folder_format, locate, open_checkpoint, weights_in
 from modtree.files.checkpoint.untrusted import parsed_json
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import in_words
 from modtree.files.torch.contents import Part
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.records import TensorRecord, record_of_source
@@ -58,10 +59,10 @@ def state_of(checkpoint: Checkpoint) -> Any:
     """The state dict of an open checkpoint, which stays open as long as values are read."""
     records: dict[str, Any] = {}
     for key, entry in checkpoint.entries.items():
-        dtype = _C._dtypes.get(entry.dtype) or _C._stored_dtypes.get(entry.dtype)
+        dtype = DTYPES.get(entry.dtype)
         if dtype is None:
             text = f"tensor of {entry.dtype} {list(entry.shape)}"
-            records[key] = StandIn("torch.Tensor", ()).described("torch.Tensor", text, {})
+            records[key] = in_words("torch.Tensor", text)
         else:
             records[key] = record_of_source(_Entry(checkpoint, key), dtype, entry.shape)
 
@@ -102,10 +103,8 @@ class PartsFolder(AssembledCheckpoint):
         super().__init__(path)
         self._inner: list[Checkpoint] = []
         self._words: dict[str, str] = {}
-        self._broken: list[CheckpointError] = []
         self.members: list[str] = []
         self._object: dict[str, Any] = {}
-        self.foreign = 0
 
     def add_weights(self, name: str, path: str) -> None:
         """A checkpoint as a part."""
@@ -139,8 +138,7 @@ class PartsFolder(AssembledCheckpoint):
     def _note_broken(self, name: str, error: CheckpointError) -> None:
         """A part that cannot be read does not keep anybody from the others."""
         self._broken.append(error)
-        made = StandIn("damaged", ())
-        self._object[name] = made.described("damaged", f"cannot be read: {error.reason:.200}", {})
+        self._object[name] = in_words("damaged", f"cannot be read: {error.reason:.200}")
 
     def parts(self) -> list[Part]:
         return [
@@ -153,7 +151,6 @@ class PartsFolder(AssembledCheckpoint):
             checkpoint.compare_checksums()
 
     def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
-        yield from self._broken
         yield from super().damages(advance)
         for checkpoint in self._inner:
             yield from checkpoint.damages(advance)
@@ -219,12 +216,9 @@ class AdapterCheckpoint(PartsFolder):
 
     def __init__(self, path: str, at: str | None = None) -> None:
         super().__init__(path)
-        try:
+        with closed_on_error(self):
             add_adapter(self, "adapter", path)
             self._enter(at or "adapter")
-        except BaseException:
-            self.close()
-            raise
 
 
 def add_adapter(folder: PartsFolder, name: str, path: str) -> None:
@@ -276,7 +270,7 @@ class TrainerCheckpoint(PartsFolder):
 
     def __init__(self, path: str, at: str | None = None) -> None:
         super().__init__(path)
-        try:
+        with closed_on_error(self):
             names = sorted(os.listdir(path))
             self._add_model(path, names)
             found = [(match, name) for name in names if (match := _FILES.fullmatch(name))]
@@ -287,9 +281,6 @@ class TrainerCheckpoint(PartsFolder):
             if "config.json" in names:
                 self.add_json("config", os.path.join(path, "config.json"), _config_words)
             self._enter(at)
-        except BaseException:
-            self.close()
-            raise
 
     def _add_model(self, path: str, names: list[str]) -> None:
         weights = weights_in(path)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
@@ -12,18 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modtree import _C
 from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     Entry,
+    closed_on_error,
     shortened,
-    tensor_of,
 )
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.mapped import MappedFiles, open_regular
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.checkpoint.untrusted import file_beside, parsed_json
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import StandIn, in_words
 
 
 class LibraryArray(NamedTuple):
@@ -52,6 +53,18 @@ def library(name: str, what: str, path: str) -> Any:
         raise not_damaged(error) from None
 
 
+@contextlib.contextmanager
+def _errors(what: str, path: str, key: str | None = None) -> Iterator[None]:
+    """Whatever a library says of a damaged file, as an error of checkpoints."""
+    try:
+        yield
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:
+        text = f"{what}: {type(error).__name__}: {shortened(str(error))}"
+        raise CheckpointError(text, path, key) from None
+
+
 class LibraryCheckpoint(Checkpoint):
     """A checkpoint whose arrays a library reads."""
 
@@ -75,8 +88,7 @@ class LibraryCheckpoint(Checkpoint):
         if key in self._arrays or key in self._others:
             raise CheckpointError("two entries have this key", self.path, key)
         if isinstance(found, LibraryArray):
-            known = found.dtype in _C._dtypes or found.dtype in _C._stored_dtypes
-            if known:
+            if found.dtype in DTYPES:
                 self._arrays[key] = found
                 return
             found = described(f"array of {found.dtype} {list(found.shape)}")
@@ -86,24 +98,16 @@ class LibraryCheckpoint(Checkpoint):
     @functools.cached_property
     def entries(self) -> dict[str, Entry]:  # type: ignore[override]
         return {
-            key: Entry(key, shape, dtype, math.prod(shape) * _itemsize(dtype), file)
+            key: Entry(key, shape, dtype, math.prod(shape) * DTYPES[dtype].itemsize, file)
             for key, (shape, dtype, file, _) in self._arrays.items()
         }
-
-    def tensor(self, key: str) -> Any:
-        return tensor_of(self.array(key))
 
     def array(self, key: str) -> np.ndarray:
         if not self._is_open:
             raise ValueError(f"the checkpoint {self.path} is closed")
         shape, dtype, file, read = self._arrays[key]
-        try:
+        with _errors("cannot be read", file, key):
             array = np.asarray(read())
-        except (CheckpointError, MemoryError):
-            raise
-        except Exception as error:  # whatever a library says of a damaged file
-            text = f"cannot be read: {type(error).__name__}: {shortened(str(error))}"
-            raise CheckpointError(text, file, key) from None
         if array.shape != shape or array.dtype.name != dtype:
             raise CheckpointError(
                 f"it is to be {dtype} {list(shape)}, and is {array.dtype.name} {list(array.shape)}",
@@ -126,12 +130,7 @@ class LibraryCheckpoint(Checkpoint):
 
 def described(text: str) -> StandIn:
     """Something that is not an array of numbers, in words."""
-    return StandIn("numpy.ndarray", ()).described("numpy.ndarray", text, {})
-
-
-def _itemsize(dtype: str) -> int:
-    known = _C._dtypes.get(dtype) or _C._stored_dtypes[dtype]
-    return int(known.itemsize)
+    return in_words("numpy.ndarray", text)
 
 
 # -- HDF5 ------------------------------------------------------------------------------------------
@@ -152,16 +151,9 @@ class Hdf5Checkpoint(LibraryCheckpoint):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._h5py = library("h5py", "an HDF5 file, as Keras writes it", path)
-        try:
+        with closed_on_error(self), _errors("the file is damaged", path):
             self._file = self._h5py.File(path, "r")
             self._walk(self._file, "", 0)
-        except CheckpointError:
-            self.close()
-            raise
-        except Exception as error:  # whatever the library says of a damaged file
-            self.close()
-            text = f"the file is damaged: {type(error).__name__}: {shortened(str(error))}"
-            raise CheckpointError(text, path) from None
         for name, value in list(self._file.attrs.items())[:1000]:
             self.metadata[str(name)] = shortened(value, 1000).strip("'")
 
@@ -214,11 +206,8 @@ class OnnxCheckpoint(LibraryCheckpoint):
         super().__init__(path)
         self._onnx = library("onnx", "an ONNX model", path)
         self._files = MappedFiles()
-        try:
+        with _errors("the file is damaged", path):
             model = self._onnx.load(path, load_external_data=False)
-        except Exception as error:  # whatever the library says of a damaged file
-            text = f"the file is damaged: {type(error).__name__}: {shortened(str(error))}"
-            raise CheckpointError(text, path) from None
         self.metadata = {
             "ir_version": str(model.ir_version),
             "producer": f"{model.producer_name} {model.producer_version}".strip(),

@@ -16,14 +16,14 @@ from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     Entry,
+    closed_on_error,
     shortened,
-    tensor_of,
 )
 from modtree.files.pickled.plain import check_bools, check_sizes
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.sources.errors import RemoteError
 from modtree.files.sources.source import Source
+from modtree.files.sources.stores import RemoteError
 
 _PLAIN = re.compile(r"([<>=|]?)(b1|[iu][1248]|f[248]|c8|c16)")
 _LONGEST_HEADER = 10_000
@@ -61,7 +61,7 @@ class NpzCheckpoint(Checkpoint):
         self.path = path = source.name
         self.metadata = {}
         self._file: Any = source.open()
-        try:
+        with closed_on_error(self):
             with self._errors():
                 self._zip = zipfile.ZipFile(self._file)
             self._arrays: dict[str, _Array] = {}
@@ -78,9 +78,6 @@ class NpzCheckpoint(Checkpoint):
                 else:
                     values[key], places[key] = found, number
             self.values, self.places = values, places
-        except BaseException:
-            self._file.close()
-            raise
         self.entries = {
             key: Entry(key, array.shape, array.dtype.name, array.nbytes, path)
             for key, array in self._arrays.items()
@@ -109,8 +106,7 @@ class NpzCheckpoint(Checkpoint):
 
     def _array(self, entry: zipfile.ZipInfo, key: str) -> Any:
         if not entry.filename.endswith(".npy"):
-            text = f"file of {entry.file_size:,} B"
-            return StandIn("zipfile.ZipInfo", ()).described("zipfile.ZipInfo", text, {})
+            return in_words("zipfile.ZipInfo", f"file of {entry.file_size:,} B")
         with self._errors(key), self._zip.open(entry) as opened:
             descr, is_fortran, shape, start = _read_header(opened)
         plain = _PLAIN.fullmatch(descr) if type(descr) is str else None
@@ -129,9 +125,6 @@ class NpzCheckpoint(Checkpoint):
                 key,
             )
         return _Array(entry, start, dtype, shape, is_fortran)
-
-    def tensor(self, key: str) -> Any:
-        return tensor_of(self.array(key))
 
     def array(self, key: str) -> np.ndarray:
         array = self._arrays[key]
@@ -242,4 +235,4 @@ def _described(descr: Any, shape: tuple[int, ...]) -> StandIn:
     kind = descr if type(descr) is str else "records"
     words = {"O": "objects, which are pickled", "V": "raw bytes"}.get(kind.lstrip("<>|=")[:1], kind)
     text = f"array of {shortened(words, 60)[1:-1]} {list(shape)}"
-    return StandIn("numpy.ndarray", ()).described("numpy.ndarray", text, {})
+    return in_words("numpy.ndarray", text)

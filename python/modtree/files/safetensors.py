@@ -20,8 +20,8 @@ from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     Entry,
+    closed_on_error,
     shortened,
-    tensor_of,
     without_collections,
 )
 from modtree.files.checkpoint.dtypes import BY_CODE, FileDtype
@@ -322,15 +322,12 @@ class SafetensorsCheckpoint(Checkpoint):
         self._is_mapped = source.can_be_mapped
         self._map: FileMap | None = None
         self._lock = threading.Lock()
-        try:
+        with closed_on_error(self):
             self._places: dict[str, Place]
             self._places, metadata, self._start = read_header(self._file, path, source.large_header)
             # Most files say nothing that shapes are needed for, and some have a million.
             shapes = self.shapes() if metadata.keys() - {"format"} else {}
             take_record(metadata, shapes, path).give_to(self)
-        except BaseException:
-            self._file.close()
-            raise
         self.metadata = metadata
 
     @functools.cached_property
@@ -344,9 +341,6 @@ class SafetensorsCheckpoint(Checkpoint):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {key: place.shape for key, place in self._places.items()}
-
-    def tensor(self, key: str) -> Any:
-        return tensor_of(self.array(key))
 
     def array(self, key: str) -> np.ndarray:
         place = self._places[key]

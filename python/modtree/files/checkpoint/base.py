@@ -155,7 +155,6 @@ class Checkpoint(abc.ABC):
         """
         return None
 
-    @abc.abstractmethod
     def tensor(self, key: str) -> Any:
         """The tensor of an entry, over the mapped file where the format allows it.
 
@@ -163,6 +162,7 @@ class Checkpoint(abc.ABC):
             KeyError: There is no such entry.
             CheckpointError: The file is damaged there, or NumPy has no such dtype.
         """
+        return tensor_of(self.array(key))
 
     def let_go(self) -> None:  # noqa: B027
         """Gives back the memory of values that were read, and of changes to them: for whoever reads
@@ -192,9 +192,9 @@ class Checkpoint(abc.ABC):
         """The shapes of all entries."""
         return {key: entry.shape for key, entry in self.entries.items()}
 
+    @abc.abstractmethod
     def array(self, key: str) -> np.ndarray:
         """The values of an entry as an array, which shares their memory with :meth:`tensor`."""
-        return self.tensor(key).numpy()
 
     def part(self, key: str, index: Any) -> np.ndarray:
         """Some of the values of an entry as an array: of one in several files, only those that the
@@ -264,6 +264,16 @@ class Checkpoint(abc.ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@contextlib.contextmanager
+def closed_on_error(checkpoint: Checkpoint) -> Iterator[None]:
+    """Closes what cannot be opened to its end."""
+    try:
+        yield
+    except BaseException:
+        checkpoint.close()
+        raise
 
 
 def _versions_of_whole(maps: list[tuple[str, Any]], versions: Any) -> Any:

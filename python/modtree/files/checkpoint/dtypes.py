@@ -57,13 +57,17 @@ def is_floating(name: str) -> bool:
     return name.startswith(("float", "bfloat"))
 
 
+#: The dtypes of modtree by torch's names: those of tensors, and those that are only stored.
+DTYPES: dict[str, Any] = {**_C._dtypes, **_C._stored_dtypes}
+
+
 def known_dtype(name: str) -> Any:
     """The dtype of modtree with this name.
 
     Raises:
         TypeError: there is none.
     """
-    known = _C._dtypes.get(name) or _C._stored_dtypes.get(name)
+    known = DTYPES.get(name)
     if known is None:
         raise TypeError(f"tensors of {name} are not supported; pass such entries over")
     return known
@@ -77,3 +81,9 @@ def array_dtype(name: str) -> np.dtype:
     """
     dtype: np.dtype = known_dtype(name).dtype
     return dtype if dtype.itemsize == 1 or name in _C._stored_dtypes else dtype.newbyteorder("<")
+
+
+def widened(halves: np.ndarray) -> np.ndarray:
+    """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
+    # An array of no dimensions comes out of << as a number.
+    return np.asarray(halves.astype(np.uint32) << 16).view(np.float32)

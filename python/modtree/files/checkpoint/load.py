@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from modtree import _C
 from modtree.files.checkpoint.base import Checkpoint, without_collections
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.progress import may_show, progress_bar
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.numpy.tensor.creation import empty
@@ -42,10 +42,6 @@ def _tensors(checkpoint: Checkpoint, progress: bool | None) -> dict[str, Any]:
 
 def _meta_tensors(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
-        key: empty(entry.shape, dtype=_dtype(entry.dtype), device="meta")
+        key: empty(entry.shape, dtype=DTYPES[entry.dtype], device="meta")
         for key, entry in checkpoint.entries.items()
     }
-
-
-def _dtype(name: str) -> Any:
-    return _C._dtypes.get(name) or _C._stored_dtypes[name]

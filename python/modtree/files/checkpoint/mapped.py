@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.checkpoint.dtypes import array_dtype
+from modtree.files.checkpoint.dtypes import array_dtype, widened
 from modtree.files.sources.stores import BytesStore, StoreFile
 
 # Names that Python has had since 3.11 or 3.13; the numbers are those of Linux.
@@ -194,10 +194,4 @@ def mapped_array(
     if at % dtype.itemsize:  # native code computes on aligned memory
         array = array.copy()
     array = array if array.dtype.isnative else array.astype(dtype.newbyteorder("="))
-    return _widened(array) if is_widened else array
-
-
-def _widened(halves: np.ndarray) -> np.ndarray:
-    """bfloat16 numbers, the upper halves of float32 numbers, as those: for want of ml_dtypes."""
-    # An array of no dimensions comes out of << as a number.
-    return np.asarray(halves.astype(np.uint32) << 16).view(np.float32)
+    return widened(array) if is_widened else array

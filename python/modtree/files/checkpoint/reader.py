@@ -25,8 +25,8 @@ from modtree.files.checkpoint.other_files import (
     what_it_is,
 )
 from modtree.files.distributed.rank_files import has_rank_files
-from modtree.files.sources.errors import missing
 from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
+from modtree.files.sources.stores import missing
 
 # -- folders that are checkpoints as a whole -------------------------------------------------------
 

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree import _C
+from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
 from modtree.files.checkpoint.untrusted import file_beside
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.load import Contents
-from modtree.files.torch.records import DTYPES, TensorRecord, record_of_source
+from modtree.files.torch.records import TensorRecord, record_of_source
 from modtree.files.torch.sources import Assembled, Piece
 
 # -- the metadata ----------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ class _Reader:
             parts = self.fields(chunk, "ChunkStorageMetadata", "a chunk")
             offsets = self.numbers(parts.get("offsets"), "the place of a chunk")
             boxes.append((offsets, self.numbers(parts.get("sizes"), "the shape of a chunk")))
-        return TensorFacts(shape, dtype if type(dtype) is DTYPES else None, boxes)
+        return TensorFacts(shape, dtype if type(dtype) is _C.dtype else None, boxes)
 
     def entries(self, value: Any) -> Iterator[tuple[str, TensorFacts | None]]:
         if not isinstance(value, dict):
@@ -246,19 +247,15 @@ class DistributedCheckpoint(AssembledCheckpoint):
     def __init__(self, path: str, at: str | None = None) -> None:
         file = metadata_path(path)
         super().__init__(os.path.dirname(file) or "." if file == path else path)
-        try:
+        with closed_on_error(self):
             contents = self._files_of_torch.contents(file)
             metadata = read_metadata(file, contents)
-            self.foreign = 0
             parts = {
                 metadata.places.get(key, (key,)): self._entry(key, facts, metadata, file)
                 for key, facts in metadata.entries.items()
             }
             self._object = nested(parts, file)
             self._enter(at)
-        except BaseException:
-            self.close()
-            raise
 
     def _entry(self, key: str, facts: TensorFacts | None, metadata: Metadata, file: str) -> Any:
         if facts is None:
@@ -267,10 +264,8 @@ class DistributedCheckpoint(AssembledCheckpoint):
                 raise CheckpointError("the .metadata does not say where it is", file, key)
             return self._value(item, key)
         if facts.dtype is None:
-            kind = StandIn("torch.Tensor", ())
-            return kind.described(
-                "torch.Tensor", f"tensor of a dtype that is not known here {list(facts.shape)}", {}
-            )
+            text = f"tensor of a dtype that is not known here {list(facts.shape)}"
+            return in_words("torch.Tensor", text)
         pieces = []
         for offsets, sizes in facts.boxes:
             item = metadata.items.get((key, offsets))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from modtree import _C
-from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.distributed.deepspeed_files import (
     Files,
@@ -73,10 +73,8 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
     def __init__(self, path: str, at: str | None = None, join: Any = None) -> None:
         joins = None if join is None else Joins(join)
         super().__init__(path)
-        try:
+        with closed_on_error(self):
             self._folder = step_folder(path)
-            self.foreign = 0
-            self._unclear: list[CheckpointError] = []
             files = files_in(self._folder)
             states = {rank: self._state_of(own) for rank, own in files.items()}
             if len(states) > 1:
@@ -91,9 +89,6 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
             if at is None and not self._object["model"]:
                 self._check_no_layers()
             self._enter(at)
-        except BaseException:
-            self.close()
-            raise
 
     def _check_no_layers(self) -> None:
         """A model that is nowhere else may be in files of layers, which are not put together."""
@@ -146,12 +141,8 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
             whole["optimizer"] = {
                 f"mp_rank_{rank:02}": state.get("optimizer") for rank, state in states.items()
             }
-        self._unclear += work.unclear
+        self._broken += work.unclear
         return whole
-
-    def damages(self, advance: Any) -> Iterator[CheckpointError]:
-        yield from self._unclear
-        yield from super().damages(advance)
 
     def _rank(self, file: str) -> _Rank:
         contents = self._files_of_torch.contents(file, keep=True)
@@ -303,8 +294,7 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
         name, shape, pieces = parameter
         flat = (int(np.prod(shape, dtype=object)),)
         source = Assembled(shape, dtype, pieces, self._folder, name, flat)
-        known = _C._dtypes.get(dtype) or _C._stored_dtypes[dtype]
-        return record_of_source(source, known, shape)
+        return record_of_source(source, DTYPES[dtype], shape)
 
 
 def _has_weights(module: dict[Any, Any], buffers: Any) -> bool:

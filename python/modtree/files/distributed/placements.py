@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from modtree import _C
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
-from modtree.files.torch.records import DTYPES, TensorRecord
+from modtree.files.torch.records import TensorRecord
 
 _DTENSOR = ".DTensor"
 _SHARDED = ".ShardedTensor"
@@ -86,7 +87,7 @@ def _of_dtensor(value: StandIn) -> LocalPart:
     meta = spec.get("tensor_meta")
     given = meta.args if type(meta) is StandIn else ()
     shape = _sizes(given[0] if given else (value.args[2:3] or (None,))[0], "its global shape")
-    dtype = given[2] if len(given) > 2 and type(given[2]) is DTYPES else record.dtype
+    dtype = given[2] if len(given) > 2 and type(given[2]) is _C.dtype else record.dtype
     mesh = _attributes(spec.get("mesh"), "the mesh of ranks")
     at = mesh.get("_coordinate_on_dim")
     coordinate = _sizes(list(at) if isinstance(at, (list, tuple)) else None, "the place of a rank")

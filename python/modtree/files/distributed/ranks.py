@@ -6,12 +6,12 @@ by rules.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from modtree.files.checkpoint.base import CheckpointError, bytes_of
+from modtree.files.checkpoint.base import CheckpointError, bytes_of, closed_on_error
 from modtree.files.distributed.placements import (
     LocalPart,
     NoPlacement,
@@ -19,7 +19,7 @@ from modtree.files.distributed.placements import (
     parts_of_rank,
 )
 from modtree.files.distributed.rank_files import files_of
-from modtree.files.pickled.stand_in import StandIn, holds_stand_in
+from modtree.files.pickled.stand_in import StandIn, holds_stand_in, in_words
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.records import TensorRecord, record_of_source
 from modtree.files.torch.sources import Assembled, Piece, Source
@@ -180,8 +180,7 @@ class Merging:
         error = CheckpointError(reason, self._path, key)
         error.is_damage = is_damage
         self.unclear.append(error)
-        made = StandIn("torch.Tensor", ())
-        return made.described("torch.Tensor", f"{parts}: {reason:.200}", {})
+        return in_words("torch.Tensor", f"{parts}: {reason:.200}")
 
     # -- tensors that say how --------------------------------------------------------------------
 
@@ -345,17 +344,13 @@ class RanksCheckpoint(AssembledCheckpoint):
     def __init__(self, path: str, at: str | None = None, join: Any = None) -> None:
         joins = None if join is None else Joins(join)
         super().__init__(path)
-        try:
-            self._unclear: list[CheckpointError] = []
+        with closed_on_error(self):
             found = {label: self._merged(files, joins) for label, files in files_of(path).items()}
             if not found:
                 raise CheckpointError("no file of torch is in the folders of the ranks", path)
             self._object = next(iter(found.values())) if len(found) == 1 else found
             self.foreign = int(holds_stand_in(self._object))  # those that were not put together
             self._enter(at)
-        except BaseException:
-            self.close()
-            raise
 
     def _merged(self, files: dict[int, str], joins: Joins | None) -> Any:
         ranks = sorted(files)
@@ -372,9 +367,5 @@ class RanksCheckpoint(AssembledCheckpoint):
                 f"together: {HOW_TO_JOIN}, or open one of the files",
                 self.path,
             )
-        self._unclear += work.unclear
+        self._broken += work.unclear
         return merged
-
-    def damages(self, advance: Any) -> Iterator[CheckpointError]:
-        yield from self._unclear
-        yield from super().damages(advance)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.pickled.plain import (
     array_of_state,
     array_over,
@@ -19,7 +20,7 @@ from modtree.files.pickled.plain import (
     reconstruct,
     require,
 )
-from modtree.files.pickled.stand_in import StandIn
+from modtree.files.pickled.stand_in import in_words
 from modtree.files.torch.records import (
     DeviceRecord,
     SizeRecord,
@@ -75,6 +76,17 @@ class Builder(abc.ABC):
     def device(self, name: str, index: int | None) -> Any:
         """A device."""
 
+    def checked_size(self, sizes: Any = ()) -> Any:
+        """The size that a file names."""
+        require(type(sizes) is tuple and all(type(n) is int for n in sizes), "sizes")
+        return self.size(sizes)
+
+    def checked_device(self, name: Any, index: Any = None) -> Any:
+        """The device that a file names."""
+        require(type(name) is str and len(name) < 100, "the name of a device")
+        require(index is None or type(index) is int, "the index of a device")
+        return self.device(name, index)
+
     def is_device(self, value: Any) -> bool:
         """Did :meth:`device` make it?"""
         return type(value) is type(self.device("cpu", None))
@@ -82,12 +94,12 @@ class Builder(abc.ABC):
     def jax_array(self, array: np.ndarray) -> Any:
         """An array of jax of a dtype that tensors do not have."""
         text = f"array of {array.dtype.name} {list(array.shape)}"
-        return StandIn("jax.Array", ()).described("jax.Array", text, {"values": array})
+        return in_words("jax.Array", text, {"values": array})
 
     def jax_key(self, algorithm: str, data: np.ndarray) -> Any:
         """An array of jax's keys of random numbers."""
         text = f"keys of {algorithm:.80} {list(data.shape[:-1])}"
-        return StandIn("jax.random.key", ()).described("jax.random.key", text, {"data": data})
+        return in_words("jax.random.key", text, {"data": data})
 
 
 class ClassName:
@@ -105,7 +117,7 @@ class ClassName:
 class RecordBuilder(Builder):
     """Leaves tensors in the file: no library is needed."""
 
-    dtypes = {**_C._dtypes, **_C._stored_dtypes}
+    dtypes = DTYPES
     classes = {
         name: ClassName(name)
         for name in (
@@ -167,12 +179,12 @@ class OwnNames:
         self._builder = builder
         self._classes = {id(kind): name for name, kind in builder.classes.items()}
         self.names: dict[tuple[str, str], Any] = {
-            ("modtree", "device"): self._device,
-            ("modtree.numpy.tensor.dtypes", "_dtype_by_name"): self._dtype_by_name,
+            ("modtree", "device"): builder.checked_device,
+            ("modtree.numpy.tensor.dtypes", "_dtype_by_name"): known_dtype,
             (_PARAMETER, "_rebuild_parameter"): self._parameter,
             (_PARAMETER, "_parameter_of_bytes"): self._parameter_of_bytes,
             ("modtree.numpy.tensor.uninitialized", "_rebuild_uninitialized"): self._uninitialized,
-            ("modtree", "Size"): self._size,
+            ("modtree", "Size"): builder.checked_size,
             (_TENSOR, "_rebuild"): self._tensor,
             (_TENSOR, "_rebuild_meta"): self._meta_tensor,
             ("jax._src.array", "_reconstruct_array"): self._jax_array,
@@ -226,7 +238,7 @@ class OwnNames:
         reconstruct(*arguments)
         require(type(of_type) is dict, "the type of an array of jax")
         array = array_of_state(state)
-        if array.dtype.name in _C._dtypes or array.dtype.name in _C._stored_dtypes:
+        if array.dtype.name in DTYPES:
             return self._builder.tensor(record_of_array(array, False))
         require(array.dtype.kind == "V", "the dtype of an array of jax")
         return self._builder.jax_array(array)
@@ -268,26 +280,3 @@ class OwnNames:
             }
             require(fits.get(argument), "an argument of a class without a shape")
         return self._builder.uninitialized(name, arguments)
-
-    @staticmethod
-    def _dtype_by_name(name: Any) -> Any:
-        return known_dtype(name)
-
-    def _device(self, name: Any, index: Any = None) -> Any:
-        return made_device(self._builder, name, index)
-
-    def _size(self, sizes: Any = ()) -> Any:
-        return made_size(self._builder, sizes)
-
-
-def made_device(builder: Builder, name: Any, index: Any) -> Any:
-    """The builder's device of these arguments."""
-    require(type(name) is str and len(name) < 100, "the name of a device")
-    require(index is None or type(index) is int, "the index of a device")
-    return builder.device(name, index)
-
-
-def made_size(builder: Builder, sizes: Any) -> Any:
-    """The builder's size of these arguments."""
-    require(type(sizes) is tuple and all(type(n) is int for n in sizes), "sizes")
-    return builder.size(sizes)

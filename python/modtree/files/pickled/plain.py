@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.pickled.unpickle import Refused, Unfinished, Unpickler, UnpicklingError
 
 
@@ -180,9 +181,8 @@ def _scalar(dtype: Any, data: Any) -> Any:
 
 def known_dtype(name: Any) -> Any:
     """The dtype of this name."""
-    known = {**_C._dtypes, **_C._stored_dtypes}
-    require(type(name) is str and name in known, "the name of a dtype")
-    return known[name]
+    require(type(name) is str and name in DTYPES, "the name of a dtype")
+    return DTYPES[name]
 
 
 # -- plain values ----------------------------------------------------------------------------------

@@ -107,6 +107,11 @@ class StandIn:
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]}...›"
 
 
+def in_words(kind: str, text: str, parts: dict[str, Any] | None = None) -> StandIn:
+    """What stands for an object that is not made: its kind, what it is in words, and its parts."""
+    return StandIn(kind, ()).described(kind, text, parts or {})
+
+
 def short_text(value: Any, most: int = 1000) -> str:
     """A value from a file in one line: its repr, or what it is where that would be long."""
     if type(value) is StandIn or not _is_small(value, most):

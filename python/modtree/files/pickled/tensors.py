@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from modtree import _C
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.pickled.builder import Builder
 from modtree.files.pickled.plain import set_attributes
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
@@ -32,7 +33,7 @@ class TensorBuilder(Builder):
         storages: Give the memory of those that are not arrays already.
     """
 
-    dtypes = {**_C._dtypes, **_C._stored_dtypes}
+    dtypes = DTYPES
     classes = {
         "Tensor": Tensor,
         "Parameter": Parameter,

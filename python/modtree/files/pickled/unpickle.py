@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from modtree.files.pickled.keys import Keys, length_of
-from modtree.files.sources.errors import RemoteError
+from modtree.files.sources.stores import RemoteError
 
 _DIGITS = 4300  # as many as CPython converts
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)

@@ -19,8 +19,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.sources.errors import RemoteError, is_http, missing, refused_access, shown_name
-from modtree.files.sources.stores import BytesStore, RangeStore, Store, copied
+from modtree.files.sources.stores import (
+    BytesStore,
+    RangeStore,
+    RemoteError,
+    Store,
+    copied,
+    is_http,
+    missing,
+    refused_access,
+    shown_name,
+)
 
 _Result = TypeVar("_Result")
 

@@ -16,8 +16,16 @@ from typing import Any
 
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.files.checkpoint.mapped import open_regular
-from modtree.files.sources.errors import is_address, is_http, shown_name
-from modtree.files.sources.stores import BytesStore, FileStore, Store, copied, open_store
+from modtree.files.sources.stores import (
+    BytesStore,
+    FileStore,
+    Store,
+    copied,
+    is_address,
+    is_http,
+    open_store,
+    shown_name,
+)
 
 
 class Source(abc.ABC):

@@ -2,7 +2,8 @@
 """Bytes that can be read from any place, as files.
 
 A store has a ``size`` and gives its bytes by their place, so that several readers may have one at
-once; a :class:`StoreFile` adds the position of one reader.
+once; a :class:`StoreFile` adds the position of one reader. What goes wrong on the way to bytes,
+rather than in them, has errors of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import collections
 import errno
 import io
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -19,7 +21,49 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from modtree.files.checkpoint.base import CheckpointError
-from modtree.files.sources.errors import RemoteError
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+_PRIVATE = re.compile(r"(?<=://)[^/?#@]*@|(?<=\?).*", re.DOTALL)
+
+
+class RemoteError(OSError):
+    """Bytes that could not be had. A reader passes it on: it says nothing about the file."""
+
+    def __init__(self, reason: str, name: str) -> None:
+        super().__init__(errno.EIO, reason, shown_name(name))
+
+    def __reduce__(self) -> tuple[type[RemoteError], tuple[str, str]]:
+        return type(self), (str(self.strerror), str(self.filename))
+
+
+def is_address(text: str) -> bool:
+    """True for an address such as ``https://...``, and for the chains of fsspec."""
+    return _ADDRESS.match(text) is not None
+
+
+def is_http(address: str) -> bool:
+    """True for the address of a web server."""
+    return address[:8].lower().startswith(("http://", "https://"))
+
+
+def shown_name(name: str) -> str:
+    """A path or address as messages have it: without passwords and signatures."""
+    if not is_address(name):
+        return name
+    return _PRIVATE.sub(lambda found: "" if found[0].endswith("@") else "...", name)
+
+
+def missing(name: str) -> FileNotFoundError:
+    """The error for an address with nothing behind it."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown_name(name))
+
+
+def refused_access(name: str, reason: str) -> PermissionError:
+    """The error for an address that wants to know who asks."""
+    return PermissionError(errno.EACCES, reason, shown_name(name))
+
+
+# -- stores ----------------------------------------------------------------------------------------
 
 _CHUNK = 1 << 20
 #: What is fetched at once where little is asked for: at first, and at most, as long as each read

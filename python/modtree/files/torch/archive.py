@@ -16,7 +16,7 @@ import numpy as np
 from modtree.files.checkpoint.mapped import FileMap, Window, map_file
 from modtree.files.checkpoint.other_files import not_damaged, what_an_archive_is, what_damaged_it
 from modtree.files.pickled.unpickle import UnpicklingError
-from modtree.files.sources.errors import RemoteError
+from modtree.files.sources.stores import RemoteError
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _PIECE = 1 << 18
@@ -56,6 +56,9 @@ class Archive:
     Args:
         archive: An open ``zipfile.ZipFile``.
         file: The file in which it lies.
+
+    Attributes:
+        file_map: The map of the file, or None.
     """
 
     def __init__(self, archive: Any, file: Any) -> None:
@@ -63,7 +66,7 @@ class Archive:
         self._code_left = _MOST_CODE
         self._file = file
         self._lock = threading.Lock()
-        self._map: Any = None
+        self.file_map: Any = None
         self._unchecked: set[str] = set()  # whose checksums are compared before they are mapped
         self._entries: dict[str, Any] = {}
         self._ends: dict[str, int] = {}
@@ -77,17 +80,7 @@ class Archive:
 
     def map(self, file: Any) -> None:
         """Maps the file on the disk in which the archive lies: entries need not be read then."""
-        self._map = file.memory if isinstance(file, Window) else map_file(file)
-
-    @property
-    def file_map(self) -> Any:
-        """The map of the file, or None."""
-        return self._map
-
-    @property
-    def is_mapped(self) -> bool:
-        """True if entries lie in a map."""
-        return self._map is not None
+        self.file_map = file.memory if isinstance(file, Window) else map_file(file)
 
     def compare_checksums(self) -> None:
         """From now on an entry is mapped, and read in pieces, only if it has its checksum."""
@@ -103,14 +96,14 @@ class Archive:
         if entry.compress_type:
             self.code(name)
             return
-        if self._map is None:
+        if self.file_map is None:
             for _ in self.pieces(name, 0, entry.file_size, _PIECE):
                 pass
             return
         start = self._start(name, self._in_map)
         checksum = 0
         for at in range(start, start + entry.file_size, _PIECE):
-            piece = memoryview(self._map)[at : min(at + _PIECE, start + entry.file_size)]
+            piece = memoryview(self.file_map)[at : min(at + _PIECE, start + entry.file_size)]
             checksum = zlib.crc32(piece, checksum)
         self._check_sum(entry, checksum)
         self._unchecked.discard(name)
@@ -124,8 +117,8 @@ class Archive:
 
     def let_go(self) -> None:
         """Gives back the memory of what was read of the map, and of changes to it."""
-        if isinstance(self._map, FileMap):
-            self._map.let_go()
+        if isinstance(self.file_map, FileMap):
+            self.file_map.let_go()
 
     def _check_places(self, entries: list[Any], end_of_all: int) -> None:
         ends = [entry.header_offset for entry in entries[1:]] + [end_of_all]
@@ -235,14 +228,14 @@ class Archive:
         is written to the map stays in this process, and checksums are not compared unless that was
         asked for.
         """
-        if self._map is None:
+        if self.file_map is None:
             return None
         if name in self._unchecked:
             self.check(name)
-        return self._map, self._start(name, self._in_map)
+        return self.file_map, self._start(name, self._in_map)
 
     def _in_map(self, at: int, count: int) -> bytes:
-        return bytes(self._map[at : at + count])
+        return bytes(self.file_map[at : at + count])
 
     def _bytes_at(self, at: int, count: int) -> bytes:
         self._file.seek(at)

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from modtree import _imports
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, checkpoint_error
+from modtree.files.checkpoint.base import (
+    Checkpoint,
+    CheckpointError,
+    Entry,
+    checkpoint_error,
+    closed_on_error,
+)
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
@@ -276,7 +282,7 @@ class TorchCheckpoint(ObjectCheckpoint):
     def __init__(self, source: FileSource, at: str | None = None) -> None:
         super().__init__(source.name)
         self._file: Any = source.open()
-        try:
+        with closed_on_error(self):
             with self._errors():
                 contents = read_contents(self._file, source.can_be_mapped)
             self._object, self._storages = contents.obj, contents.storages
@@ -287,9 +293,6 @@ class TorchCheckpoint(ObjectCheckpoint):
             elif type(contents.obj) is StandIn and contents.obj.is_script:
                 self.format = "torchscript"
             self._enter(at)
-        except BaseException:
-            self._file.close()
-            raise
 
     def _names_in_code(self, kind: str) -> frozenset[str] | None:
         """The parameters and buffers of a class of TorchScript, as its code lists them."""

@@ -79,7 +79,7 @@ class TorchContents(Contents):
         source = _Converted(lambda: self._pieces(old, name), entry.file, advance)
         if known is None:
             return record_of_source(source, known_dtype(name), entry.shape)
-        made = known.with_late(source)
+        made = known.with_source(source)
         made.dtype = known_dtype(name)
         return made
 

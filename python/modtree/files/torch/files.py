@@ -72,7 +72,7 @@ class TorchFiles:
             if type(record) is not TensorRecord or record.source is None:
                 return record
             source = LateSource(lambda: aligned(self.array(contents, record, path)), path)
-            return record.with_late(source)
+            return record.with_source(source)
 
         return replaced(contents.obj, late, {})
 
@@ -127,12 +127,14 @@ class AssembledCheckpoint(ObjectCheckpoint):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._files_of_torch = TorchFiles()
+        self._broken: list[CheckpointError] = []  # what is wrong with parts that are not read
 
     def compare_checksums(self) -> None:
         self._check_open()
         self._files_of_torch.compare_checksums()
 
     def damages(self, advance: Callable[[int], Any]) -> Iterator[CheckpointError]:
+        yield from self._broken
         self.compare_checksums()
         for record in tensors_in(self._object):
             if isinstance(record.source, Source):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from modtree.files.pickled.builder import Builder, OwnNames, made_device, made_size
+from modtree.files.pickled.builder import Builder, OwnNames
 from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, check_sizes, require
 from modtree.files.pickled.stand_in import StandIn, TolerantUnpickler
 from modtree.files.pickled.unpickle import Refused, Unpickler, UnpicklingError
@@ -164,12 +164,13 @@ class TorchNames:
             ("torch._tensor", "_rebuild_from_type_v2"): self._tensor_with_attributes,
             ("torch", "Tensor"): builder.classes["Tensor"],
             ("torch.storage", "UntypedStorage"): BYTES,
-            ("torch", "Size"): self._size,
-            ("torch", "device"): self._device,
+            ("torch", "Size"): builder.checked_size,
+            ("torch", "device"): builder.checked_device,
             **{("torch", name): storage for name, storage in STORAGES.items()},
             **{("torch", name): dtype for name, dtype in builder.dtypes.items()},
         }
-        made = (*makers.values(), self._tensor_with_attributes, self._size, self._device)
+        checked = builder.checked_size, builder.checked_device
+        made = (*makers.values(), self._tensor_with_attributes, *checked)
         self.makers = {make: make for make in made}
         self.take_stand_ins = frozenset([self._tensor_with_attributes])
 
@@ -273,12 +274,6 @@ class TorchNames:
         if type(tensor) is TensorRecord:
             tensor.kind = kind.kind
         return tensor
-
-    def _size(self, sizes: Any = ()) -> Any:
-        return made_size(self._builder, sizes)
-
-    def _device(self, name: Any, index: Any = None) -> Any:
-        return made_device(self._builder, name, index)
 
 
 def _storage_of(value: Any) -> Storage:

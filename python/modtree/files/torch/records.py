@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from modtree import _C
-from modtree.core.strides import reach
+from modtree.core.strides import contiguous, reach
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.pickled.plain import check_bools, check_sizes, require
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
@@ -68,8 +68,6 @@ def check_gradient(dtype: Any, requires_grad: bool) -> None:
         raise UnpicklingError(f"the file is damaged: a tensor of {dtype} that requires gradients")
 
 
-#: The class of dtypes.
-DTYPES = type(_C._dtypes["float32"])
 _NO_ATTRIBUTES: dict[str, Any] = {}  # which nobody changes
 
 
@@ -173,16 +171,8 @@ class TensorRecord:
         view = _view(memory.view(np.ndarray), offset, size, steps)
         return _carried_out(view, self.noted or {}, memory)
 
-    def with_source(self, source: np.ndarray | None) -> TensorRecord:
-        """The same with values, which need no storages any more."""
-        made = copy.copy(self)
-        made.source, made.noted = source, None
-        if source is not None:
-            made.place = _natural(source.shape)
-        return made
-
-    def with_late(self, source: Source) -> TensorRecord:
-        """The same with values that are read when they are asked for."""
+    def with_source(self, source: np.ndarray | Source) -> TensorRecord:
+        """The same with values, or with what reads them, which needs no storages any more."""
         made = copy.copy(self)
         made.source, made.noted, made.place = source, None, _natural(self.shape)
         return made
@@ -214,7 +204,7 @@ def record_of_array(array: np.ndarray, requires_grad: bool = False) -> TensorRec
         UnpicklingError: Tensors of this dtype do not exist.
     """
     name = array.dtype.name
-    dtype = _C._dtypes.get(name) or _C._stored_dtypes.get(name)
+    dtype = DTYPES.get(name)
     if dtype is None:
         raise UnpicklingError(f"the file is damaged: a tensor of {name}")
     check_gradient(dtype, requires_grad)
@@ -222,11 +212,7 @@ def record_of_array(array: np.ndarray, requires_grad: bool = False) -> TensorRec
 
 
 def _natural(shape: tuple[int, ...]) -> Layout:
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return Layout(0, tuple(shape), tuple(reversed(strides)))
+    return Layout(0, tuple(shape), contiguous(shape))
 
 
 def _typed(memory: Memory, dtype: Any) -> Memory:

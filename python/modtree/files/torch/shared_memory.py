@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from modtree._C import owner_of
-from modtree.core.strides import reach
+from modtree.core.strides import contiguous, reach
 from modtree.files.torch.sources import Source
 
 
@@ -117,17 +117,9 @@ class _Bytes:
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-def _contiguous(size: Any) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(size):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
-
-
 def empty_piece(dtype: str, itemsize: int, size: Any, path: str) -> Piece:
     """Of a tensor without elements, or on meta: it has no memory."""
-    return Piece(dtype, itemsize, size, _contiguous(size), path)
+    return Piece(dtype, itemsize, size, contiguous(size), path)
 
 
 def piece_of_array(array: np.ndarray, path: str) -> Piece:
@@ -138,7 +130,7 @@ def piece_of_array(array: np.ndarray, path: str) -> Piece:
     fits = all(s >= 0 and s % array.itemsize == 0 for s in steps) and array.flags.aligned
     if not fits or not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
-    natural = _contiguous(array.shape)
+    natural = contiguous(array.shape)
     strides = [
         s // array.itemsize if n > 1 else step
         for n, s, step in zip(array.shape, array.strides, natural, strict=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
+from modtree.files.checkpoint.dtypes import widened
 from modtree.files.checkpoint.other_files import not_damaged, what_an_archive_is
 from modtree.files.pickled.plain import check_bools
 from modtree.files.pickled.unpickle import UnpicklingError
@@ -125,7 +126,7 @@ def _bfloat16(numbers: np.ndarray) -> np.ndarray:
     try:
         return numbers.view(_C._stored_dtypes["bfloat16"].dtype)
     except TypeError:
-        return (numbers.astype(np.uint32) << 16).view(np.float32)
+        return widened(numbers)
 
 
 def bytes_of_memory(memory: Memory) -> memoryview:
@@ -303,7 +304,7 @@ class Storages(AnyStorages):
             yield key, self._archive.size(name), reason
 
     def let_go(self) -> None:
-        if not self._archive.is_mapped:
+        if self._archive.file_map is None:
             self._memories.clear()
         self._archive.let_go()
 
@@ -313,7 +314,9 @@ class Storages(AnyStorages):
 
     def pieces(self, storage: Storage, at: int, count: int, size: int) -> Iterator[memoryview]:
         name = f"{self._folder}data/{storage.key}"
-        if not (self._archive.is_mapped or self._swapped or storage.key in self._memories):
+        if not (
+            self._archive.file_map is not None or self._swapped or storage.key in self._memories
+        ):
             yield from self._archive.pieces(name, at, count, size)
             return
         place = self._archive.mapped(name)

@@ -17,7 +17,7 @@ from modtree import _C
 from modtree.core.families import family_of, is_lazy
 from modtree.core.state_dict import StateDict
 from modtree.files.checkpoint.base import bytes_of
-from modtree.files.checkpoint.dtypes import array_dtype
+from modtree.files.checkpoint.dtypes import DTYPES, array_dtype
 from modtree.files.torch.archive import ArchiveWriter
 from modtree.files.torch.opcodes import BITS, LateTensor, Memo, finished, number, text
 from modtree.files.torch.records import DeviceRecord, SizeRecord, TensorRecord
@@ -31,7 +31,6 @@ from modtree.files.torch.shared_memory import (
 )
 from modtree.files.torch.sources import Source
 
-_DTYPES = {*(dtype.name for dtype in _C._dtypes.values()), *_C._stored_dtypes}
 _BEHIND_ALL_MEMORY = 1 << 64
 _ALIGNMENT = 64
 _HINT = (
@@ -238,7 +237,7 @@ class TorchPickler:
 
     def _array(self, value: np.ndarray) -> None:
         """As a tensor: torch reads no arrays with weights_only."""
-        if type(value) not in (np.ndarray, np.memmap) or value.dtype.name not in _DTYPES:
+        if type(value) not in (np.ndarray, np.memmap) or value.dtype.name not in DTYPES:
             raise self._wrong(f"a NumPy {type(value).__name__} of dtype {value.dtype}")
         self._values(value, value)
 
@@ -249,7 +248,7 @@ class TorchPickler:
     def _immutable(self, value: Any, family: Any) -> None:
         """A tensor of another library, which shares memory with no other."""
         dtype = family.dtype_name(value)
-        if dtype not in _DTYPES or family.is_meta(value):
+        if dtype not in DTYPES or family.is_meta(value):
             what = "without values" if family.is_meta(value) else f"of {dtype}"
             raise self._wrong(f"a tensor of {family.name} {what}")
         try:
@@ -293,7 +292,7 @@ class TorchPickler:
             what = "a quantized" if value.is_quantized else f"a {layout}"
             raise self._wrong(f"{what} tensor", "save it dense")
         dtype = str(value.dtype).rpartition(".")[2]
-        if dtype not in _DTYPES:
+        if dtype not in DTYPES:
             raise self._not_read(f"a tensor of {dtype}", "convert it first")
         if kind == "meta":
             piece = empty_piece(dtype, value.element_size(), value.shape, self._place())
