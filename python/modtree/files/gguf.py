@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened
+from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
 from modtree.files.checkpoint.mapped import map_file, mapped_array
 from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.sources.source import Source
@@ -82,7 +83,6 @@ QUANTIZED = {
 
 # -- the header ------------------------------------------------------------------------------------
 
-_MOST_DIMENSIONS = 64  # NumPy's
 _MOST_KEPT = 8  # items of an array that are shown
 _DEEPEST = 8
 _LARGEST = 2**63 - 1
@@ -208,7 +208,7 @@ def read_header(memory: Any, path: str) -> Header:
     for _ in range(tensors):
         name = reader.text()
         dims = reader.number("I")
-        if dims > _MOST_DIMENSIONS:
+        if dims > MOST_DIMENSIONS:
             raise reader.error(f"its shape has {dims} dimensions", name)
         sizes = [reader.number("Q") for _ in range(dims)]
         found.append((name, tuple(reversed(sizes)), reader.number("I"), reader.number("Q")))

@@ -22,9 +22,8 @@ from modtree.files.checkpoint.base import (
     shortened,
 )
 from modtree.files.checkpoint.dtypes import DTYPES
-from modtree.files.checkpoint.mapped import open_regular
 from modtree.files.checkpoint.reader import folder_format, locate, open_checkpoint, weights_in
-from modtree.files.checkpoint.untrusted import parsed_json
+from modtree.files.checkpoint.untrusted import json_in
 from modtree.files.pickled.stand_in import in_words
 from modtree.files.torch.contents import Part
 from modtree.files.torch.files import AssembledCheckpoint
@@ -73,20 +72,10 @@ def state_of(checkpoint: Checkpoint) -> Any:
         late = LateSource(lambda: array_view(source.array(), view), source.files[0])
         return record_of_source(late, record.dtype, view.shape)
 
-    return completed(records, _Raw(checkpoint), view_of)
-
-
-class _Raw:
-    """What a checkpoint has beside its tensors, with records in values."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.ties, self.views, self.places = checkpoint.ties, checkpoint.views, checkpoint.places
-        self.values, self.versions = checkpoint.plain_values(), checkpoint.versions
+    return completed(records, checkpoint, view_of, checkpoint.plain_values())
 
 
 # -- folders ---------------------------------------------------------------------------------------
-
-_LONGEST_JSON = 100_000_000
 
 
 class PartsFolder(AssembledCheckpoint):
@@ -129,7 +118,7 @@ class PartsFolder(AssembledCheckpoint):
     def add_json(self, name: str, file: str, words: Callable[[dict[str, Any]], str]) -> None:
         """A file of JSON as a part, and what to say of it."""
         try:
-            content = _json_in(file)
+            content = json_in(file)
             self._words[name] = words(content)
             self._object[name] = content
         except CheckpointError as error:
@@ -164,17 +153,6 @@ class PartsFolder(AssembledCheckpoint):
         super().close()
         for checkpoint in self._inner:
             checkpoint.close()
-
-
-def _json_in(file: str) -> dict[str, Any]:
-    try:
-        with open_regular(file) as opened:
-            size = os.fstat(opened.fileno()).st_size
-            if size > _LONGEST_JSON:
-                raise CheckpointError(f"{size:,} bytes of JSON", file)
-            return parsed_json(opened.read(size), "file", file)
-    except OSError as error:
-        raise CheckpointError(f"cannot be read: {error.strerror}", file) from None
 
 
 def words_of(content: dict[str, Any], named: dict[str, str]) -> list[str]:

@@ -21,9 +21,9 @@ from modtree.files.checkpoint.base import (
     shortened,
 )
 from modtree.files.checkpoint.dtypes import DTYPES
-from modtree.files.checkpoint.mapped import MappedFiles, open_regular
+from modtree.files.checkpoint.mapped import MappedFiles
 from modtree.files.checkpoint.other_files import not_damaged
-from modtree.files.checkpoint.untrusted import file_beside, parsed_json
+from modtree.files.checkpoint.untrusted import file_beside, json_in
 from modtree.files.pickled.stand_in import StandIn, in_words
 
 
@@ -260,8 +260,6 @@ class OnnxCheckpoint(LibraryCheckpoint):
 
 # -- Orbax -----------------------------------------------------------------------------------------
 
-_LONGEST = 100_000_000
-
 
 class OrbaxCheckpoint(LibraryCheckpoint):
     """A folder of Orbax. Without the package tensorstore it says which arrays there are.
@@ -299,11 +297,7 @@ class OrbaxCheckpoint(LibraryCheckpoint):
             raise CheckpointError(
                 f"it is a step of Orbax, which has no _METADATA itself: {more}", path
             )
-        with open_regular(file) as opened:
-            data = opened.read(_LONGEST + 1)
-        if len(data) > _LONGEST:
-            raise CheckpointError(f"more than {_LONGEST:,} bytes of JSON", file)
-        return parsed_json(data, "file", file)
+        return json_in(file)
 
     def _has_tree(self, path: str, name: str) -> bool:
         return os.path.exists(os.path.join(path, name, "_METADATA"))

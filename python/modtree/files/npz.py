@@ -19,6 +19,7 @@ from modtree.files.checkpoint.base import (
     closed_on_error,
     shortened,
 )
+from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
 from modtree.files.pickled.plain import check_bools, check_sizes
 from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.pickled.unpickle import UnpicklingError
@@ -27,7 +28,6 @@ from modtree.files.sources.stores import RemoteError
 
 _PLAIN = re.compile(r"([<>=|]?)(b1|[iu][1248]|f[248]|c8|c16)")
 _LONGEST_HEADER = 10_000
-_MOST_DIMENSIONS = 64
 _MOST_PACKED = 1_100  # to one byte of an entry: the format reaches 1,032
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x61
@@ -225,7 +225,7 @@ def _read_header(opened: Any) -> tuple[Any, bool, tuple[int, ...], int]:
         descr, is_fortran, shape = facts["descr"], facts["fortran_order"], facts["shape"]
     except (SyntaxError, TypeError, KeyError, MemoryError, RecursionError) as error:
         raise ValueError(f"a header that is not one: {type(error).__name__}") from None
-    if type(shape) is not tuple or len(shape) > _MOST_DIMENSIONS or type(is_fortran) is not bool:
+    if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS or type(is_fortran) is not bool:
         raise ValueError(f"the shape {shortened(shape)}")
     return descr, is_fortran, shape, 8 + width + length
 

@@ -24,7 +24,7 @@ from modtree.files.checkpoint.base import (
     shortened,
     without_collections,
 )
-from modtree.files.checkpoint.dtypes import BY_CODE, FileDtype
+from modtree.files.checkpoint.dtypes import BY_CODE, MOST_DIMENSIONS, FileDtype
 from modtree.files.checkpoint.mapped import FileMap, map_file, mapped_array
 from modtree.files.checkpoint.other_files import what_damaged_it
 from modtree.files.checkpoint.record import take_record
@@ -41,7 +41,6 @@ _METADATA = "__metadata__"
 #: Bytes of values that show what a transfer did to a file.
 _SAMPLE = 1 << 14
 _LARGEST = 2**63 - 1
-_MOST_DIMENSIONS = 64  # NumPy's
 
 
 class Place(NamedTuple):
@@ -161,9 +160,9 @@ def _checked_kind(
     dtype = BY_CODE.get(code)
     if dtype is None:
         raise CheckpointError(f"unknown dtype {shortened(code)}", path, key)
-    if len(shape) > _MOST_DIMENSIONS:
+    if len(shape) > MOST_DIMENSIONS:
         raise CheckpointError(
-            f"its shape has {len(shape)} dimensions, and arrays have up to {_MOST_DIMENSIONS}",
+            f"its shape has {len(shape)} dimensions, and arrays have up to {MOST_DIMENSIONS}",
             path,
             key,
         )

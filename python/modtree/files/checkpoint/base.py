@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -293,36 +293,25 @@ def _versions_of_whole(maps: list[tuple[str, Any]], versions: Any) -> Any:
     return versions
 
 
-class _Beside(Protocol):
-    """What a state dict has beside its entries: attributes of a :class:`Checkpoint`."""
-
-    @property
-    def ties(self) -> Mapping[str, str]: ...
-    @property
-    def views(self) -> Mapping[str, View]: ...
-    @property
-    def values(self) -> Mapping[str, Any]: ...
-    @property
-    def places(self) -> Mapping[str, int]: ...
-    @property
-    def versions(self) -> Any: ...
-
-
 def completed(
-    tensors: dict[str, Any], beside: _Beside, view_of: Callable[[Any, View], Any] | None = None
+    tensors: dict[str, Any],
+    beside: Any,
+    view_of: Callable[[Any, View], Any] | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> Any:
     """The state dict of these tensors and what stands beside them.
 
     Args:
         tensors: By their keys.
-        beside: The rest.
+        beside: A :class:`Checkpoint`, or what else has its ties, views, values, places, versions.
         view_of: Makes a view of one of them; without it, as a tensor of modtree.
+        values: The values, if not those of ``beside``.
     """
     make = _view_of if view_of is None else view_of
     late = {key: tensors[kept] for key, kept in beside.ties.items()}
     made = {view: make(tensors[view.of], view) for view in set(beside.views.values())}
     late |= {key: made[view] for key, view in beside.views.items()}
-    late |= beside.values
+    late |= beside.values if values is None else values
     state = StateDict(tensors if not late else _in_place(tensors, late, beside.places))
     if beside.versions is not None:
         state._metadata = beside.versions

@@ -57,6 +57,7 @@ def is_floating(name: str) -> bool:
     return name.startswith(("float", "bfloat"))
 
 
+MOST_DIMENSIONS = 64  # NumPy's
 #: The dtypes of modtree by torch's names: those of tensors, and those that are only stored.
 DTYPES: dict[str, Any] = {**_C._dtypes, **_C._stored_dtypes}
 

@@ -7,6 +7,9 @@ import os
 from typing import Any, NoReturn
 
 from modtree.files.checkpoint.base import CheckpointError, shortened
+from modtree.files.checkpoint.mapped import open_regular
+
+_LONGEST = 100_000_000  # bytes of a file that is nothing but JSON
 
 
 def parsed_json(data: bytes, what: str, path: str) -> dict[str, Any]:
@@ -45,6 +48,22 @@ def parsed_json(data: bytes, what: str, path: str) -> dict[str, Any]:
     if type(content) is not dict:
         raise CheckpointError(f"the {what} is damaged: it is no JSON object", path)
     return content
+
+
+def json_in(file: str) -> dict[str, Any]:
+    """The object that a file says.
+
+    Raises:
+        CheckpointError: It is something else, or cannot be read.
+    """
+    try:
+        with open_regular(file) as opened:
+            size = os.fstat(opened.fileno()).st_size
+            if size > _LONGEST:
+                raise CheckpointError(f"{size:,} bytes of JSON", file)
+            return parsed_json(opened.read(size), "file", file)
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}", file) from None
 
 
 def _names_nothing_twice(text: str, content: Any) -> bool:

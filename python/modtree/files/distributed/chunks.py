@@ -16,6 +16,7 @@ import numpy as np
 
 from modtree import _C
 from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
+from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
 from modtree.files.checkpoint.untrusted import file_beside
 from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.torch.files import AssembledCheckpoint
@@ -26,7 +27,6 @@ from modtree.files.torch.sources import Assembled, Piece
 # -- the metadata ----------------------------------------------------------------------------------
 
 _MODULE = "torch.distributed.checkpoint.metadata."
-_MOST_DIMENSIONS = 64  # NumPy's
 _LARGEST = 2**63 - 1
 
 
@@ -79,7 +79,7 @@ class _Reader:
         return value.attributes
 
     def numbers(self, value: Any, what: str) -> tuple[int, ...]:
-        fits = isinstance(value, (tuple, list)) and len(value) <= _MOST_DIMENSIONS
+        fits = isinstance(value, (tuple, list)) and len(value) <= MOST_DIMENSIONS
         if not fits or not all(type(n) is int and 0 <= n <= _LARGEST for n in value):
             raise self.error(f"{what} is {shortened(value)}")
         return tuple(value)
@@ -180,11 +180,6 @@ def read_metadata(path: str, contents: Contents) -> Metadata:
     )
 
 
-def metadata_path(path: str) -> str:
-    """The ``.metadata`` of a folder; a path of that file itself will do."""
-    return path if os.path.basename(path) == ".metadata" else os.path.join(path, ".metadata")
-
-
 # -- the object of which somebody wrote each part under a path -------------------------------------
 
 _DEEPEST = 64
@@ -245,8 +240,9 @@ class DistributedCheckpoint(AssembledCheckpoint):
     format = "distributed"
 
     def __init__(self, path: str, at: str | None = None) -> None:
-        file = metadata_path(path)
-        super().__init__(os.path.dirname(file) or "." if file == path else path)
+        is_file = os.path.basename(path) == ".metadata"
+        file = path if is_file else os.path.join(path, ".metadata")
+        super().__init__(os.path.dirname(path) or "." if is_file else path)
         with closed_on_error(self):
             contents = self._files_of_torch.contents(file)
             metadata = read_metadata(file, contents)

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from modtree import _C
+from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
 from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import TensorRecord
 
 _DTENSOR = ".DTensor"
 _SHARDED = ".ShardedTensor"
-_MOST_DIMENSIONS = 64
 _LARGEST = 2**62
 
 
@@ -59,7 +59,7 @@ def parts_of_rank(value: StandIn) -> Iterator[LocalPart]:
 
 
 def _sizes(value: Any, what: str) -> tuple[int, ...]:
-    fits = isinstance(value, (tuple, list)) and len(value) <= _MOST_DIMENSIONS
+    fits = isinstance(value, (tuple, list)) and len(value) <= MOST_DIMENSIONS
     if not fits or not all(type(n) is int and 0 <= n <= _LARGEST for n in value):
         raise NoPlacement(f"{what} is not known")
     return tuple(value)
@@ -175,7 +175,7 @@ def _product(shape: Any) -> Any:
     """The ranks of a dimension, which may be made of several."""
     if isinstance(shape, (tuple, list)):
         count = 1
-        for n in shape[:_MOST_DIMENSIONS]:
+        for n in shape[:MOST_DIMENSIONS]:
             count *= n if type(n) is int else 0
         return count
     return shape

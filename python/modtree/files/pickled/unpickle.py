@@ -140,8 +140,8 @@ class Unpickler:
     def _bad_code(self, code: bytes) -> UnpicklingError:
         if not code:
             return UnpicklingError("the file is truncated")
-        if code in _REFUSED:
-            return refused(_REFUSED[code])
+        if code in (b"\x97", b"\x98"):
+            return refused("a buffer that lies outside the file")
         return UnpicklingError(f"the file is not a pickle, or damaged: unknown opcode {code!r}")
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -436,11 +436,6 @@ def _collected(kind: Any) -> Callable[[Unpickler], None]:
 
     return step
 
-
-_REFUSED = {
-    b"\x97": "a buffer that lies outside the file",
-    b"\x98": "a buffer that lies outside the file",
-}
 
 #: opcode -> step; pickletools.opcodes has their names and meaning.
 _STEPS: dict[bytes, Callable[[Unpickler], Any]] = {

@@ -306,10 +306,6 @@ class TorchCheckpoint(ObjectCheckpoint):
     def _code(self) -> dict[str, dict[str, frozenset[str]]]:
         return {}
 
-    def _check_open(self) -> None:
-        if self._file.closed:
-            raise ValueError(f"the checkpoint {self.path} is closed")
-
     def compare_checksums(self) -> None:
         self._check_open()
         self._storages.compare_checksums()
@@ -331,7 +327,7 @@ class TorchCheckpoint(ObjectCheckpoint):
         return {} if file_map is None else {self.path: file_map}
 
     def let_go(self) -> None:
-        if not self._file.closed:
+        if self._is_open:
             self._storages.let_go()
 
     def close(self) -> None:

@@ -45,10 +45,8 @@ class ForeignTensors:
             ("torch._utils", "_rebuild_nested_tensor"): self._nested,
             **{("torch", name): kind for name, kind in OTHER_STORAGES.items()},
         }
-        self.makers = {make: make for make in (self._layout, *self._makers())}
-
-    def _makers(self) -> tuple[Any, ...]:
-        return self._sparse, self._quantized, self._nested
+        made = self._layout, self._sparse, self._quantized, self._nested
+        self.makers: dict[Any, Any] = {make: make for make in made}
 
     def _layout(self, *args: Any) -> StandIn:
         name = args[0] if len(args) == 1 else None
