@@ -370,6 +370,7 @@ def test_lines_of_documents_have_100_columns():
 
 #: Folders whose comments, docstrings and messages are checked below.
 READ_ROOMS = (
+    "csrc",
     "python/modtree/cli",
     "python/modtree/core",
     "python/modtree/editing",
