@@ -34,7 +34,7 @@ __all__ = [
 PAGES = "https://modtree.readthedocs.io/en/latest/"
 LISTED = f"what torch has and modtree has not is listed at {PAGES}missing.html"
 
-#: Has ``_numpy_side`` imported all?
+#: Whether all of the NumPy side has been imported.
 is_complete = False
 # Held while a name is imported on first use: two threads that begin at different ends of the NumPy
 # side would wait for each other's modules.

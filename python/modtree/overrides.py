@@ -54,7 +54,7 @@ has_torch_function_variadic = _C._has_torch_function_variadic
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Does one of the arguments, or a mode, take part?"""
+    """True if one of the arguments, or a mode, takes part."""
     return _C._has_torch_function(as_tuple(relevant_args))
 
 
@@ -105,7 +105,7 @@ def wrap_torch_function(
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Is it a tensor, or of a class with ``__torch_function__``?"""
+    """True if it is a tensor, or of a class with ``__torch_function__``."""
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
@@ -272,6 +272,6 @@ def resolve_name(f: Any) -> str | None:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Is it a method of Tensor, or reads or writes one of its attributes?"""
+    """True if it is a method of Tensor, or reads or writes one of its attributes."""
     methods = _overridable()[0].get(Tensor, [])
     return func in methods or getattr(func, "__name__", None) in ("__get__", "__set__")

@@ -368,24 +368,16 @@ def test_lines_of_documents_have_100_columns():
 
 # -- words -----------------------------------------------------------------------------------------
 
-#: Folders whose comments, docstrings and messages are checked below.
-READ_ROOMS = (
-    "csrc",
-    "python/modtree/cli",
-    "python/modtree/core",
-    "python/modtree/editing",
-    "python/modtree/inspection",
-    "python/modtree/jax",
-    "python/modtree/jax_arrays",
-    "python/modtree/torch",
-)
+#: Folders whose comments and docstrings are checked below, and rooms whose texts are.
+READ = ("csrc", "python/modtree")
+READ_ROOMS = "cli core editing func inspection jax jax_arrays torch".split()
 #: Letters of a piece of text, with its quotes, that ends before the line is full.
 SHORT_PIECE = 40
 
 
-def files_of_read_rooms() -> list[Path]:
-    rooms = [path for room in READ_ROOMS for path in sorted((ROOT / room).rglob("*"))]
-    return [path for path in rooms if path.suffix in {".py", ".cpp", ".h"}]
+def files_of(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
+    return [path for path in found if path.suffix in {".py", ".cpp", ".h"}]
 
 
 def python_tokens(path: Path) -> list[tokenize.TokenInfo]:
@@ -410,7 +402,7 @@ def comments_of(path: Path) -> Iterator[tuple[int, str]]:
 def test_comments_do_not_ask():
     asking = [
         f"{path.relative_to(ROOT)}:{number}: {comment}"
-        for path in files_of_read_rooms()
+        for path in files_of(*READ)
         for number, comment in comments_of(path)
         if comment.rstrip(" -").endswith("?")
     ]
@@ -421,7 +413,7 @@ def test_comments_do_not_ask():
 def test_docstrings_do_not_begin_with_a_question():
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     asking = []
-    for path in files_of_read_rooms():
+    for path in files_of(*READ):
         tree = ast.parse(path.read_text(encoding="utf-8") if path.suffix == ".py" else "")
         for node in ast.walk(tree):
             text = ast.get_docstring(node) if isinstance(node, kinds) else None
@@ -448,10 +440,8 @@ def cut_texts(path: Path) -> Iterator[str]:
 @needs_sources
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="f-strings are several tokens there")
 def test_texts_fill_their_lines():
-    found = [
-        cut for path in files_of_read_rooms() if path.suffix == ".py" for cut in cut_texts(path)
-    ]
-    assert found == []
+    rooms = files_of(*(f"python/modtree/{room}" for room in READ_ROOMS))
+    assert [cut for path in rooms if path.suffix == ".py" for cut in cut_texts(path)] == []
 
 
 # -- links -----------------------------------------------------------------------------------------

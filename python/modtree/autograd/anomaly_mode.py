@@ -31,12 +31,12 @@ def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
 
 
 def is_anomaly_enabled() -> bool:
-    """Do operations remember where they were called?"""
+    """Whether operations remember where they were called."""
     return bool(_C.anomaly_mode()[0])
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Is a NaN in backward an error, while operations remember where they were called?"""
+    """Whether a NaN in backward is an error while operations remember where they were called."""
     return bool(_C.anomaly_mode()[1])
 
 

@@ -100,7 +100,7 @@ def gradcheck(
     check_grad_dtypes: bool = False,
     **others: Any,
 ) -> bool:
-    """Are the gradients of a function what differences of its values say?
+    """Compares the gradients of a function with differences of its values.
 
     Args:
         func: Takes ``inputs``, gives a tensor or a tuple of them.

@@ -130,7 +130,7 @@ def pack(tensor: Any) -> Packed:
 
 
 def packs() -> bool:
-    """Are there hooks in this thread?"""
+    """Whether this thread has hooks."""
     return bool(_here.hooks)
 
 

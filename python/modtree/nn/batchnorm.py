@@ -26,7 +26,7 @@ __all__ = [
 
 
 def replaces_statistics(module: Any) -> bool:
-    """Are there statistics to move that cannot change in place?"""
+    """Whether there are statistics to move that cannot change in place."""
     if not module.track_running_stats or module.running_mean is None:
         return False
     family = family_of(module.running_mean)

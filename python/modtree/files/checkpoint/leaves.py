@@ -204,7 +204,7 @@ class Leaves:
 
 
 def _is_plain(source: Any) -> bool:
-    """Is it an array whose memory is what a file has?"""
+    """Whether it is an array whose memory is what a file has."""
     return type(source) is np.ndarray and source.dtype in _AS_IN_FILES and source.flags.c_contiguous
 
 

@@ -51,7 +51,7 @@ def not_damaged(error: Any) -> Any:
 
 
 def is_half(head: bytes) -> bool:
-    """Did what begins so get lost on the way, of the files that :func:`what_it_is` knows?"""
+    """Whether a file of a kind that :func:`what_it_is` knows begins so after damage on the way."""
     return not any(head[:64]) or head.startswith(_CHANGED)
 
 
@@ -91,7 +91,7 @@ def what_it_is(head: bytes) -> str | None:
 
 
 def begins_as_pickle(head: bytes) -> bool:
-    """Does a file begin as a pickle of a container or an object does?"""
+    """Whether a file begins as a pickle of a container or an object does."""
     if head[:1] == b"\x80":
         return head[1:2] in b"\x02\x03\x04\x05"
     # Of protocols 0 and 1; a length of a header has zeros.

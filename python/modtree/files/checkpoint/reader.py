@@ -131,7 +131,7 @@ def _is_archive(head: bytes) -> bool:
 
 
 def _is_npz(head: bytes) -> bool:
-    """Is the first entry of an archive an array of NumPy?"""
+    """Whether the first entry of an archive is an array of NumPy."""
     length = int.from_bytes(head[26:28], "little")
     return _is_archive(head) and head[30 : 30 + length].endswith(b".npy")
 
@@ -331,7 +331,7 @@ def _located_path(file: str) -> str:
 
 
 def is_index(source: Source) -> bool:
-    """Does a file begin as the index of shards does?"""
+    """Whether a file begins as the index of shards does."""
     if isinstance(source, PathSource) and os.path.isdir(source.name):
         return False
     with source.open() as file:

@@ -72,7 +72,7 @@ def shard_names(path: str, count: int, token: bytes = b"") -> list[str]:
 
 
 def is_shard_of(name: str, path: str, only_temporary: bool = False) -> bool:
-    """Could the file of this name be a shard of a checkpoint, named by :func:`shard_names`?"""
+    """Whether a file of this name may be a shard of a checkpoint, named by :func:`shard_names`."""
     stem, ending = os.path.splitext(os.path.basename(path))
     rest = name[len(stem) :]
     token = "(-[0-9a-f]{8})" if only_temporary else "(-[0-9a-f]{8})?"
@@ -332,7 +332,7 @@ def open_shards(source: Source) -> ShardedCheckpoint:
 
 
 def _is_still(file: Any, source: Source) -> bool:
-    """Is an open file what has the name now?"""
+    """Whether an open file is what has the name now."""
     if not isinstance(source, PathSource):
         return True
     try:

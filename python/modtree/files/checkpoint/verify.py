@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Is a checkpoint whole, and does it fit a model?"""
+"""Checks that a checkpoint is whole, and that it fits a model."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
 
 
 def _has_weights(module: dict[Any, Any], buffers: Any) -> bool:
-    """Does a module have values beside its buffers?"""
+    """Whether a module has values beside its buffers."""
     known = buffers if isinstance(buffers, (list, tuple)) else ()
     return any(
         type(value) is TensorRecord and value.nbytes

@@ -42,7 +42,7 @@ class LocalPart(NamedTuple):
 
 
 def is_part(value: Any) -> bool:
-    """Is it a tensor of which each rank has a part?"""
+    """Whether each rank has a part of the tensor."""
     return type(value) is StandIn and value.is_called and value.kind.endswith((_DTENSOR, _SHARDED))
 
 
@@ -140,7 +140,7 @@ def _split_dimension(placement: Any, dims: int) -> int | None:
 
 
 def _in_order(spec: dict[Any, Any], placements: Any) -> bool:
-    """Is a dimension that several dimensions of the mesh split, split in their order?"""
+    """Whether a dimension that several dimensions of the mesh split is split in their order."""
     order = spec.get("shard_order")
     for entry in order if isinstance(order, (tuple, list)) else ():
         args = entry.args if type(entry) is StandIn else ()

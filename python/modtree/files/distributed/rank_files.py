@@ -33,7 +33,7 @@ def rank_folders(names: Iterable[str]) -> dict[tuple[int, int], str]:
 
 
 def has_rank_files(names: frozenset[str]) -> bool:
-    """Is a folder with these names one of files of ranks, and of nothing else?"""
+    """Whether a folder with these names has files of ranks and nothing else."""
     return bool(rank_folders(names)) or bool(families(names))
 
 

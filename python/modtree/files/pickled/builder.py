@@ -54,7 +54,7 @@ class Builder(abc.ABC):
 
     @abc.abstractmethod
     def is_tensor(self, value: Any) -> bool:
-        """Did :meth:`tensor` make it, as a plain tensor?"""
+        """Whether :meth:`tensor` made it, as a plain tensor."""
 
     @abc.abstractmethod
     def parameter(self, tensor: Any, requires_grad: bool) -> Any:
@@ -88,7 +88,7 @@ class Builder(abc.ABC):
         return self.device(name, index)
 
     def is_device(self, value: Any) -> bool:
-        """Did :meth:`device` make it?"""
+        """Whether :meth:`device` made it."""
         return type(value) is type(self.device("cpu", None))
 
     def jax_array(self, array: np.ndarray) -> Any:

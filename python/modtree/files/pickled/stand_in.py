@@ -84,13 +84,13 @@ class StandIn:
 
     @property
     def is_module(self) -> bool:
-        """Is it a module of torch or modtree, with its registries?"""
+        """Whether it is a module of torch or modtree, with its registries."""
         attributes = self.attributes
         return all(isinstance(attributes.get(name), dict) for name in _OF_MODULES)
 
     @property
     def is_script(self) -> bool:
-        """Is it a module of a TorchScript archive?"""
+        """Whether it is a module of a TorchScript archive."""
         return self.kind.startswith("__torch__.") and isinstance(self.state, dict)
 
     def parts(self) -> Iterator[tuple[Any, Any]]:
@@ -120,7 +120,7 @@ def short_text(value: Any, most: int = 1000) -> str:
 
 
 def _is_small(value: Any, most: int) -> bool:
-    """Has it at most so many parts, counted as often as repr shows them?"""
+    """Whether it has at most so many parts, counted as often as repr shows them."""
     waiting = [value]
     count = 0
     while waiting:
@@ -141,7 +141,7 @@ def _is_small(value: Any, most: int) -> bool:
 
 
 def holds_stand_in(value: Any) -> bool:
-    """Is it, or is anything in it, a stand-in?"""
+    """Whether it, or anything in it, is a stand-in."""
     waiting, seen = [value], {id(value)}
     while waiting:
         value = waiting.pop()

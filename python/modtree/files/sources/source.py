@@ -107,7 +107,7 @@ class AddressSource(_StoreSource):
 
     @property
     def names_a_folder(self) -> bool:
-        """Does the address alone say that a folder is meant?"""
+        """Whether the address alone says that a folder is meant."""
         return urllib.parse.urlsplit(self._address).path.endswith("/")
 
     def _found(self) -> Store:

@@ -57,7 +57,7 @@ class _Leaves:
         return self._storages.add(*storage_in(data))
 
     def takes(self, function: Any) -> bool:
-        """Is it one of torch's functions that take stand-ins?"""
+        """Whether it is one of torch's functions that take stand-ins."""
         return self._names is not None and function in self._names.take_stand_ins
 
 

@@ -82,7 +82,7 @@ _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 
 
 def begins_old(head: bytes) -> bool:
-    """Do the first bytes of a file say that it is one?"""
+    """Whether the first bytes of a file say that it is one."""
     return head[:1] == b"\x80" and _MAGIC in head[:HEAD]  # further on it is a file in a pickle
 
 

@@ -134,7 +134,7 @@ class TensorRecord:
 
     @property
     def is_plain(self) -> bool:
-        """Do its elements lie in the file one after the other, as they are, or come so?"""
+        """Whether its elements are in the file one after the other, as they are, or come so."""
         if isinstance(self.source, Source):
             return True
         step = 1

@@ -272,10 +272,10 @@ class Assembled(Source):
                 return np.dtype("float32")
             raise self._error(str(error)) from None
 
-    # -- do pieces cover it? -----------------------------------------------------------------------
+    # -- whether pieces cover it -------------------------------------------------------------------
 
     def _check_coverage(self) -> None:
-        """Do the pieces cover all of it, each place once?
+        """Whether the pieces cover all of it, each place once.
 
         Raises:
             CheckpointError: They do not.

@@ -89,7 +89,7 @@ class Storage(NamedTuple):
 
     @property
     def is_stand_in(self) -> bool:
-        """Is it of no use without the file?"""
+        """Whether it is useless without the file."""
         return True
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ __all__ = ["family_of", "hooks_named", "is_tensor", "library_of", "no_grad", "un
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor of a library that modules may hold?"""
+    """Whether it is a tensor of a library that modules may hold."""
     return families.family_of(value) is not None
 
 
@@ -51,5 +51,5 @@ def hooks_named(hooks: Any, kind: Any, name: str) -> list[Any]:
 
 
 def is_hook_of(hook: Any, kind: Any, name: str) -> bool:
-    """Is it a hook of a class, or of one of several, for a tensor's name?"""
+    """Whether it is a hook of a class, or of one of several, for a tensor's name."""
     return isinstance(hook, kind) and hook.name == name

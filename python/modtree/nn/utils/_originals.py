@@ -65,7 +65,7 @@ def memory_kept_on_error(tensors: Sequence[Any]) -> Iterator[None]:
 
 
 def check_like(value: Any, like: Any, words: str, names: tuple[str, str]) -> None:
-    """Has the value the dtype and the shape of what it stands for?
+    """Whether the value has the dtype and the shape of what it replaces.
 
     Raises:
         ValueError: it has not, in the given words.

@@ -420,7 +420,7 @@ def all_undone_on_error(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Has the module a parametrized tensor; one of this name, if one is given?"""
+    """Whether the module has a parametrized tensor; one of this name, if one is given."""
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
         return False

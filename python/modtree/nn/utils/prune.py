@@ -455,7 +455,7 @@ def remove(module: Any, name: str) -> Any:
 
 
 def is_pruned(module: Any) -> bool:
-    """Is a parameter of the module, or of one within it, pruned?"""
+    """Whether a parameter of the module, or of one within it, is pruned."""
     return any(
         isinstance(hook, BasePruningMethod)
         for _, each in module.named_modules()

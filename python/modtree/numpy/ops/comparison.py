@@ -81,7 +81,7 @@ define("isclose", _isclose, promote="same", operands=2)
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
-    """Are all elements close?
+    """Whether all elements are close.
 
     Args:
         other: A tensor of the same dtype.
@@ -93,7 +93,7 @@ def allclose(
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Same shape and same values?"""
+    """Whether both have the same shape and the same values."""
     if input.is_meta or other.is_meta:
         raise NotImplementedError("equal() needs values, and a tensor on 'meta' has none")
     return input.shape == other.shape and bool(np.array_equal(input._array, other._array))

@@ -142,7 +142,7 @@ def _check_unusual(name: str, x: Array, weight: Array, dilation: Sizes, transpos
 
 
 def _is_depthwise(weight: Array, groups: int) -> bool:
-    """Does every output channel see one input channel only (and there are several)?"""
+    """Whether every output channel sees one input channel only, of several."""
     return groups > 1 and weight.shape[1] == 1
 
 

@@ -40,7 +40,7 @@ def _samples_last(x: Array) -> Array:
 
 
 def _copies_nothing(kernel: Sizes, stride: Sizes) -> bool:
-    """Are the columns the image itself?"""
+    """Whether the columns are the image itself."""
     return math.prod(kernel) == 1 and max(stride) == 1
 
 

@@ -25,12 +25,12 @@ CHUNK = 1 << 20
 #: The same for the gradient of a weight: there every product is as large as the weight and has to
 #: be added up.
 SUM_CHUNK = 1 << 22
-#: Does the native convolution beat columns and the products of NumPy's BLAS here?
+#: Whether the native convolution beats columns and the products of NumPy's BLAS here.
 WIDE_PRODUCTS = kernels.has_wide_products()
 
 
 def fits(x: Array) -> bool:
-    """Do these functions take such arrays?"""
+    """Whether these functions take such arrays."""
     return x.ndim <= 4 and has_kernel(x)
 
 
@@ -50,14 +50,14 @@ def _step(bytes_of_one: int, count: int, chunk: int) -> int:
 
 
 def _copies_nothing(kernel: Sizes, stride: Sizes, padding: Sizes) -> bool:
-    """Are the columns the image itself?"""
+    """Whether the columns are the image itself."""
     return math.prod(kernel) == 1 and max(stride) == 1 and not any(padding)
 
 
 def _pads_little(
     image: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes, output: Sizes
 ) -> bool:
-    """Are the images, as far as windows reach, not much larger than the images and the columns?
+    """Whether the images, as far as windows reach, are not much larger than images and columns.
 
     Huge dilations and strides look at a few places of a huge padding.
     """

@@ -132,7 +132,7 @@ def _pinv(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
 
 
 def is_vector(a: Any, b: Any) -> bool:
-    """Are the right-hand sides vectors: one, or one for each matrix?"""
+    """Whether the right-hand sides are vectors: one, or one for each matrix."""
     return len(b.shape) == 1 or (
         len(b.shape) == len(a.shape) - 1 and tuple(b.shape) == tuple(a.shape[:-1])
     )

@@ -21,22 +21,22 @@ globals().update(
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Is the dtype a floating one (not complex)?"""
+    """True if the dtype is a floating one (not complex)."""
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """Is the dtype complex?"""
+    """True if the dtype is complex."""
     return input.is_complex()
 
 
 def is_signed(input: Tensor) -> bool:
-    """Can the dtype hold negative numbers?"""
+    """True if the dtype can hold negative numbers."""
     return input.is_signed()
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Have both the same shape?"""
+    """True if both have the same shape."""
     return input.is_same_size(other)
 
 

@@ -110,7 +110,7 @@ def _check_dtypes(x: Any, source: Any, mode: Any) -> None:
 
 
 def _check_shapes(x: Any, axis: int, index: Any, source: Any) -> None:
-    """Is the index within x, but for the axis, and within the source?"""
+    """Whether the index is within x, but for the axis, and within the source."""
     if index.ndim != x.ndim:
         raise RuntimeError(
             f"scatter(): Index tensor must have the same number of dimensions as self tensor, got "

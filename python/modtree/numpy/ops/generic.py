@@ -121,7 +121,7 @@ def conj(x: Any) -> Any:
 
 
 def is_real(x: Any) -> bool:
-    """Is the dtype not a complex one?"""
+    """Whether the dtype is not a complex one."""
     return not x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind != "c"
 
 
@@ -147,7 +147,7 @@ def steady(g: Any, x: Any) -> Any:
 
 
 def any_of(mask: Any) -> bool:
-    """Does the mask hold anywhere?"""
+    """Whether the mask holds anywhere."""
     if isinstance(mask, TensorBase):
         return bool(mask.any())  # type: ignore[attr-defined]
     return bool(np.count_nonzero(mask))
@@ -187,7 +187,7 @@ def eye(size: int, like: Any) -> Any:
 
 
 def is_complex(x: Any) -> bool:
-    """Has it a complex dtype?"""
+    """Whether it has a complex dtype."""
     return x.is_complex() if isinstance(x, TensorBase) else x.dtype.kind == "c"
 
 
@@ -347,7 +347,7 @@ def sizes(shape: tuple[int, ...]) -> str:
 
 
 def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Can a tensor of ``shape`` be repeated to fill ``target``?"""
+    """Whether a tensor of ``shape`` can be repeated to fill ``target``."""
     tail = target[len(target) - len(shape) :]
     return len(shape) <= len(target) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
@@ -358,7 +358,7 @@ def same_meta(x: Array, *args: Any) -> Spec:
 
 
 def native(first: Any, *others: Any) -> bool:
-    """Do kernels take these values together?"""
+    """Whether kernels take these values together."""
     if type(first) is not np.ndarray or first.dtype.char not in "fd":
         return False
     return all(type(x) is np.ndarray and x.dtype == first.dtype for x in others)

@@ -65,7 +65,7 @@ for _name in ("is_conj", "is_neg", "is_distributed"):
 
 
 def _is_cpu(self: Tensor) -> bool:
-    """Are the values in main memory?"""
+    """True if the values are in main memory."""
     return not self.is_meta
 
 

@@ -48,7 +48,7 @@ def like(value: Any, g: Any) -> Any:
 def check_normalized(
     what: str, x: Array, weight: Array | None, bias: Array | None, shape: tuple[int, ...]
 ) -> None:
-    """Do the sizes and dtypes fit a normalization over the last axes?"""
+    """Whether the sizes and dtypes fit a normalization over the last axes."""
     need_arrays(what, x, *(v for v in (weight, bias) if v is not None))
     check_normalized_sizes(x, weight, bias, shape)
     need_floating(what, x)

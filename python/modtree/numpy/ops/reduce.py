@@ -337,7 +337,7 @@ def check_norm_dtype(name: str, input: Any, dtype: Any) -> None:
 
 
 def _of_one(input: Any, axis: Any) -> bool:
-    """Is there one element to reduce?"""
+    """Whether there is one element to reduce."""
     axes = range(input.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     return all(input.shape[a] == 1 for a in axes)
 

@@ -61,7 +61,7 @@ def _take_along(x: Any, index: Any, axis: int) -> Any:
 
 
 def _fits(x: Any, index: Any, axis: int) -> bool:
-    """Are the shapes the same, except for the axis?"""
+    """Whether the shapes are the same, except for the axis."""
     if x.ndim != index.ndim or not -x.ndim <= axis < x.ndim:
         return False
     axis = axis % x.ndim  # not in place: it may be a tensor

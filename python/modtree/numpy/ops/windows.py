@@ -37,7 +37,7 @@ def wide(*arrays: Any) -> list[Any]:
 
 
 def has_kernel(x: Array) -> bool:
-    """Is it of a dtype that the kernels know?"""
+    """Whether it is of a dtype that the kernels know."""
     return x.dtype == np.float32 or x.dtype == np.float64
 
 

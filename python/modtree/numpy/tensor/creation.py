@@ -61,7 +61,7 @@ def sizes_of(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _are_plain_sizes(size: tuple[Any, ...]) -> bool:
-    """Would sizes_of() give them as they are?"""
+    """Whether sizes_of() would give them as they are."""
     for n in size:
         if type(n) is not int or n < 0:
             return False

@@ -71,7 +71,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Was it asked for with ``warn_only``?"""
+    """True if it was asked for with ``warn_only``."""
     return _deterministic == 1
 
 

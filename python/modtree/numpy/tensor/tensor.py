@@ -325,7 +325,7 @@ class Tensor(_C.TensorBase):
         return -1
 
     def is_signed(self) -> bool:
-        """Can the dtype hold negative numbers?"""
+        """True if the dtype can hold negative numbers."""
         return self.dtype.is_signed
 
     def is_pinned(self) -> bool:
@@ -333,7 +333,7 @@ class Tensor(_C.TensorBase):
         return False
 
     def is_shared(self) -> bool:
-        """Is the memory shared with other processes?"""
+        """True if the memory is shared with other processes."""
         return shared.is_shared(self)
 
     def share_memory_(self) -> Tensor:
@@ -344,7 +344,7 @@ class Tensor(_C.TensorBase):
         return self
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Have both the same shape?"""
+        """True if both have the same shape."""
         return self.shape == other.shape
 
     # -- gradients ---------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def _register(table: dict[int, Any], hook: Any) -> Any:
 
 
 def is_tensor(obj: Any) -> bool:
-    """Is it a modtree tensor?"""
+    """True if it is a modtree tensor."""
     return isinstance(obj, Tensor)
 
 

@@ -127,7 +127,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Is this one of the steps after a change that are not counted?"""
+        """Whether this is one of the steps after a change that are not counted."""
         return self.cooldown_counter > 0
 
     def _is_better(self, a: float, best: float) -> bool:
