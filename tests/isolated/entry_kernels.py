@@ -222,7 +222,7 @@ def good_calls_of_layers() -> dict[str, dict[str, Any]]:
 
 def good_calls_by_element() -> dict[str, dict[str, Any]]:
     """The same for kernels that go element by element; all are called alike."""
-    one = ("digamma", "erf", "erfinv")
+    one = ("digamma", "erf", "erfinv", "lgamma")
     two = ("fmod", "logaddexp", "remainder")
     one_with = ("clamp", "hardshrink", "hardsigmoid", "hardswish", "leaky_relu", "sign")
     one_with += ("softplus", "softshrink", "threshold")
