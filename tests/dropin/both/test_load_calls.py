@@ -51,8 +51,6 @@ FORMS = {
 @pytest.mark.parametrize(
     ("given", "own"),
     [
-        ("plain", "weight_norm"),
-        ("plain", "older weight_norm"),
         ("weight_norm", "plain"),
         ("older weight_norm", "plain"),
         ("weight_norm", "older weight_norm"),

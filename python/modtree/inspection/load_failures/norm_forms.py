@@ -175,11 +175,11 @@ def _shown(form: str) -> str:
 def _in_model_alone(form: str | None, entry: str) -> str:
     if form is None or form in (_WEIGHT_NORM, _SPECTRAL_NORM):
         return (
-            f"{entry!r} is parametrized in the model, and was not when it was saved. Try: load "
-            f"first and parametrize then"
+            f"{entry!r} is parametrized in the model, and was not when it was saved: load before "
+            f"you parametrize"
         )
     short = form.rpartition(".")[2]
     return (
-        f"{entry!r} has {short} in the model, and had not when it was saved. Try: load first and "
-        f"call {short} then"
+        f"{entry!r} has {short} in the model, and had not when it was saved: load before you "
+        f"call {short}"
     )
