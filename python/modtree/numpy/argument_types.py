@@ -2,7 +2,7 @@
 """The types that annotations of tensors' functions name.
 
 Modules that are above the tensor import this file, and those below it only for type checkers:
-``_numpy_side`` gives them its names, which typing.get_type_hints() looks for.
+``numpy.complete`` gives them its names, which typing.get_type_hints() looks for.
 """
 
 from __future__ import annotations
