@@ -49,7 +49,7 @@ def read_mutated(place, first, count, formats=None):
     return {way: (int(a), int(b)) for way, a, b in map(str.split, done.stdout.splitlines())}
 
 
-@pytest.mark.slow(keep=12)
+@pytest.mark.slow(keep=6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(sys.platform == "win32", reason="limits memory as POSIX does")
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def has_gloo() -> bool:
 pytestmark = [needs_torch, pytest.mark.skipif(not has_gloo(), reason="needs torch with gloo")]
 
 
-@pytest.mark.slow(keep=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(distributed=True))
 def test_two_processes_plain_and_under_the_dropin(name, tmp_path):
     for side in ("plain", "dropin"):

@@ -144,7 +144,7 @@ def counted(ended: Ended) -> list[tuple[int, int]]:
     return [(int(others or 0), int(calls)) for others, calls in re.findall(pattern, ended.err)]
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_a_launcher_gives_each_process_the_native_class(place, name):
     inside, around, count = LAUNCHERS[name]()
@@ -183,6 +183,7 @@ def test_workers_of_pytest(place):
     assert counted(ended) == [(2 + 2, 2 + 2 * 10)]
 
 
+@pytest.mark.slow
 def test_workers_of_a_daemon_that_knows_nothing_of_it(place):
     """As those of Ray: the program passes on two variables."""
     code = "exec(open('train.py').read())"

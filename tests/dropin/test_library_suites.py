@@ -127,6 +127,7 @@ def test_tests_are_compared_by_their_ids(tmp_path):
     assert text.startswith("before\n") and text.endswith("after\n") and "| suite | 8 | 3 |" in text
 
 
+@pytest.mark.slow
 def test_words_for_pytest_and_a_suite_that_is_equal(tmp_path):
     suite = checkout(tmp_path / "suite", SUITE)
     done = compared(suite, "--rounds", 1, "--pytest", "-k 'passes or test_fails'")
@@ -134,6 +135,7 @@ def test_words_for_pytest_and_a_suite_that_is_equal(tmp_path):
     assert "| suite | 2 | 1 | 2 | 0 | 0 | 0 |" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_crashes_is_named(tmp_path):
     done = compared(checkout(tmp_path / "crash", CRASH), "--rounds", 1)
     assert done.returncode == 1

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from helpers import odd_tables
 from helpers.implementations import needs_torch
 from helpers.limits import HANGS_AFTER
@@ -27,6 +28,7 @@ def outcomes(*options):
     return json.loads(run.stdout)
 
 
+@pytest.mark.slow
 def test_same_outcomes_plain_and_under_the_dropin():
     plain, native = outcomes("--off"), outcomes()
     assert list(plain) == odd_tables.TABLES

@@ -89,6 +89,7 @@ def test_exit_status_and_errors_are_those_of_the_program(tmp_path):
     assert error(*run, "1 / 0", cwd=tmp_path) == "ZeroDivisionError: division by zero"
 
 
+@pytest.mark.slow
 def test_options_of_python(tmp_path):
     """-I does not look at PYTHONPATH, from where the tests may have modtree."""
     code = (
@@ -100,6 +101,7 @@ def test_options_of_python(tmp_path):
     assert output("-m", "modtree", "run", "-Iiq", cwd=tmp_path, input=code) == "True"
 
 
+@pytest.mark.slow
 def test_children(tmp_path):
     """Those of multiprocessing, which get the options of python too, and another Python."""
     (tmp_path / "script.py").write_text(

@@ -86,6 +86,7 @@ def test_the_drop_in_loads_the_core_and_the_family_of_torch():
     assert of_numpy_side(ours) == set() and len(ours) < 45, sorted(ours)
 
 
+@pytest.mark.slow(keep=2)
 @pytest.mark.parametrize(
     "form", ["safetensors", "torch", "modtree", pytest.param("old", marks=needs("torch")), "ckpt"]
 )

@@ -141,6 +141,7 @@ def test_an_error_in_collating(data):
         list(loader_of(data, Squares(), collate_fn=collate))
 
 
+@pytest.mark.slow(keep=1)
 def test_an_error_in_a_stream(data):
     class Broken(data.IterableDataset):
         def __iter__(self):
@@ -378,6 +379,7 @@ def test_ctrl_c(tmp_path, kind):
     assert len(pids) == 2 and all_gone(pids)
 
 
+@pytest.mark.slow(keep=1)
 @needs_proc
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_end_when_their_program_is_killed(tmp_path, method):

@@ -71,6 +71,7 @@ def run(example, folder, task, epochs, *more):
     return mt.load_file(folder / f"{task}.safetensors")
 
 
+@pytest.mark.slow
 def test_digits_go_on_in_each_library_as_on_jax(example, tmp_path):
     first = run(example, tmp_path, "digits", 2)
     results = {}
