@@ -13,8 +13,6 @@ from modtree.jax_arrays.functions._common import Array
 from modtree.jax_arrays.functions.dropout import dropout
 from modtree.jax_arrays.functions.linear import linear
 
-__all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
-
 
 def scaled_dot_product_attention(
     query: Array,

@@ -10,15 +10,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array, Ints, batched, each
 
-__all__ = [
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-]
-
 _AXES = ("", "W", "HW", "DHW")
 
 

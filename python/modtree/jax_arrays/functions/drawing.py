@@ -12,8 +12,6 @@ import jax.numpy as jnp
 from modtree.jax_arrays.functions._common import Array, dtype_of
 from modtree.jax_arrays.functions.keys import key_for
 
-__all__ = ["bernoulli", "multinomial", "rand_like", "randn_like"]
-
 
 def _no_generator(name: str, generator: Any) -> None:
     if generator is not None:

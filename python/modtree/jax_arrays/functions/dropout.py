@@ -11,17 +11,8 @@ import jax.numpy as jnp
 from modtree.jax_arrays.functions._common import Array
 from modtree.jax_arrays.functions.keys import key_for
 
-__all__ = [
-    "alpha_dropout",
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "feature_alpha_dropout",
-]
 
-
-def check_probability(p: float) -> None:
+def _check_probability(p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
@@ -36,7 +27,7 @@ def _kept(name: str, input: Array, shape: tuple[int, ...], p: float, key: Any) -
 def dropout(
     input: Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, key: Any = None
 ) -> Array:
-    check_probability(p)
+    _check_probability(p)
     if not training or p == 0.0:
         return input
     kept = _kept("dropout", input, input.shape, p, key)
@@ -50,7 +41,7 @@ def _channels(input: Array, n: int) -> tuple[int, ...]:
 
 
 def _drop_channels(name: str, n: int, input: Array, p: float, training: bool, key: Any) -> Array:
-    check_probability(p)
+    _check_probability(p)
     if input.ndim not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}: expected {n + 1} or {n + 2} dimensions, got shape {tuple(input.shape)}"
@@ -87,7 +78,7 @@ _SELU_LIMIT = -1.7580993408473766
 def _alpha_dropout(
     name: str, input: Array, shape: tuple[int, ...], p: float, training: bool, key: Any
 ) -> Array:
-    check_probability(p)
+    _check_probability(p)
     if not training or p == 0.0:
         return input
     kept = _kept(name, input, shape, p, key).astype(input.dtype)

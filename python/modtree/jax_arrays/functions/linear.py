@@ -10,17 +10,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array
 
-__all__ = [
-    "bilinear",
-    "cosine_similarity",
-    "embedding",
-    "embedding_bag",
-    "linear",
-    "normalize",
-    "one_hot",
-    "pairwise_distance",
-]
-
 
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     result = input @ weight.T

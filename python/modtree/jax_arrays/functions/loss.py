@@ -11,20 +11,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array, Flag, reduced, reduction_of
 
-__all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "gaussian_nll_loss",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "poisson_nll_loss",
-    "smooth_l1_loss",
-]
-
 
 def _weighted(loss: Array, weight: Array | None, reduction: str) -> Array:
     """A weighted mean divides by the sum of the weights."""

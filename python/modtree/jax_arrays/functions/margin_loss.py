@@ -11,16 +11,6 @@ import jax.numpy as jnp
 from modtree.jax_arrays.functions._common import Array, Flag, reduced, reduction_of
 from modtree.jax_arrays.functions.linear import cosine_similarity, pairwise_distance
 
-__all__ = [
-    "cosine_embedding_loss",
-    "hinge_embedding_loss",
-    "margin_ranking_loss",
-    "multi_margin_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
-
 
 def margin_ranking_loss(
     input1: Array,

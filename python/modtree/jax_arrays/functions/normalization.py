@@ -14,17 +14,6 @@ import numpy as np
 
 from modtree.jax_arrays.functions._common import Array
 
-__all__ = [
-    "batch_norm",
-    "batch_norm_and_statistics",
-    "group_norm",
-    "instance_norm",
-    "instance_norm_and_statistics",
-    "layer_norm",
-    "local_response_norm",
-    "rms_norm",
-]
-
 
 def _affine(y: Array, weight: Array | None, bias: Array | None) -> Array:
     """Per channel, the second axis."""

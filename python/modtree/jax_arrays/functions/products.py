@@ -11,22 +11,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array
 
-__all__ = [
-    "addmm",
-    "baddbmm",
-    "bmm",
-    "cross",
-    "dot",
-    "einsum",
-    "matmul",
-    "matrix_exp",
-    "mm",
-    "mv",
-    "outer",
-    "tensordot",
-    "vdot",
-]
-
 
 def matmul(input: Array, other: Array) -> Array:
     return jnp.matmul(input, other)

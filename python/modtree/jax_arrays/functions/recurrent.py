@@ -12,8 +12,6 @@ import jax.numpy as jnp
 from modtree.jax_arrays.functions._common import Array
 from modtree.jax_arrays.functions.linear import linear
 
-__all__ = ["recurrence"]
-
 
 def recurrence(
     mode: str,

@@ -12,36 +12,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array, dtype_of
 
-__all__ = [
-    "all",
-    "allclose",
-    "amax",
-    "amin",
-    "any",
-    "argmax",
-    "argmin",
-    "argsort",
-    "count_nonzero",
-    "cumprod",
-    "cumsum",
-    "equal",
-    "logcumsumexp",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "norm",
-    "prod",
-    "sort",
-    "std",
-    "std_mean",
-    "sum",
-    "topk",
-    "trace",
-    "var",
-    "var_mean",
-]
-
 
 class ValuesIndices(NamedTuple):
     """Values, and where they are along a dimension."""

@@ -13,8 +13,6 @@ import numpy as np
 
 from modtree.jax_arrays.functions._common import Array
 
-__all__ = ["affine_grid", "grid_sample"]
-
 
 def affine_grid(theta: Array, size: Sequence[int], align_corners: bool | None = None) -> Array:
     count = len(size) - 2

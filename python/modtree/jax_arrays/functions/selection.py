@@ -10,25 +10,6 @@ import jax.numpy as jnp
 
 from modtree.jax_arrays.functions._common import Array
 
-__all__ = [
-    "diag",
-    "diagonal",
-    "gather",
-    "index_add",
-    "index_select",
-    "masked_fill",
-    "masked_select",
-    "narrow",
-    "nonzero",
-    "scatter",
-    "scatter_add",
-    "select",
-    "take_along_dim",
-    "tril",
-    "triu",
-    "where",
-]
-
 
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     dim = dim % input.ndim if input.ndim else 0

@@ -11,8 +11,6 @@ import numpy as np
 
 from modtree.jax_arrays.functions._common import Array, reduced, reduction_of
 
-__all__ = ["ctc_loss"]
-
 # In place of the logarithm of 0: sums of -inf do not have a gradient.
 _NEVER = -1e30
 

@@ -14,50 +14,6 @@ import numpy as np
 
 from modtree.jax_arrays.functions._common import Array, dtype_of
 
-__all__ = [
-    "arange",
-    "asarray",
-    "broadcast_tensors",
-    "broadcast_to",
-    "cat",
-    "chunk",
-    "clone",
-    "detach",
-    "empty_like",
-    "flatten",
-    "flip",
-    "full",
-    "full_like",
-    "hstack",
-    "is_complex",
-    "is_floating_point",
-    "meshgrid",
-    "movedim",
-    "new_zeros",
-    "numel",
-    "ones",
-    "ones_like",
-    "permute",
-    "ravel",
-    "repeat_interleave",
-    "reshape",
-    "roll",
-    "split",
-    "squeeze",
-    "stack",
-    "swapaxes",
-    "t",
-    "tile",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "vstack",
-    "zeros",
-    "zeros_like",
-]
-
-
 # -- shapes ----------------------------------------------------------------------------------------
 
 

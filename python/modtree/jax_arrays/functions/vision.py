@@ -18,16 +18,6 @@ from modtree.jax_arrays.functions.pooling import (
     adaptive_avg_pool3d,
 )
 
-__all__ = [
-    "channel_shuffle",
-    "fold",
-    "interpolate",
-    "pad",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "unfold",
-]
-
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
