@@ -416,8 +416,8 @@ def test_a_module_that_calls_itself_is_pythons_error(impl, name, hooked):
     other.__dict__[name] = m
     if hooked:
         m.register_forward_hook(lambda *args: None)
-    # CPython 3.14 says how much of the C stack is used.
-    exceeded = "maximum recursion depth exceeded|Stack overflow"
+    # CPython 3.14 goes to the end of the C stack, which native code or CPython finds first.
+    exceeded = "maximum recursion depth exceeded|Stack overflow|nested too deeply for the C stack"
     with pytest.raises(RecursionError, match=exceeded):
         m(1)
     own = impl.nn.Module()
