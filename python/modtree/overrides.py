@@ -211,7 +211,7 @@ def _overridable() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
     top = sys.modules["modtree"]  # which imports this module
     spaces: tuple[tuple[str, Any, Any], ...] = (
         ("modtree", top, top.__all__),
-        ("modtree.nn.functional", _functional, _functional.__all__),
+        ("modtree.nn.functional", _functional, vars(_functional)["__all__"]),
         ("modtree.nn.init", _init, _init.__all__),
         ("modtree.linalg", _linalg, _linalg.__all__),
         ("modtree.Tensor", Tensor, dir(Tensor)),

@@ -6,333 +6,52 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modtree import _imports
-from modtree.core.containers import (
-    Container,
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from modtree.core.module import Module
-from modtree.nn import functional, init, parameter, utils
-from modtree.nn.activation import (
-    CELU,
-    ELU,
-    GELU,
-    SELU,
-    Hardshrink,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    RReLU,
-    Sigmoid,
-    SiLU,
-    Softplus,
-    Softshrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-)
-from modtree.nn.attention import MultiheadAttention
-from modtree.nn.batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    SyncBatchNorm,
-)
-from modtree.nn.convolution import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from modtree.nn.distance import CosineSimilarity, PairwiseDistance
-from modtree.nn.dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    FeatureAlphaDropout,
-)
-from modtree.nn.embedding import Embedding, EmbeddingBag
-from modtree.nn.flatten import Flatten, Unflatten
-from modtree.nn.lazy_layers import (
-    LazyBatchNorm1d,
-    LazyBatchNorm2d,
-    LazyBatchNorm3d,
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyConvTranspose1d,
-    LazyConvTranspose2d,
-    LazyConvTranspose3d,
-    LazyInstanceNorm1d,
-    LazyInstanceNorm2d,
-    LazyInstanceNorm3d,
-    LazyLinear,
-)
-from modtree.nn.linear import Bilinear, Identity, Linear
-from modtree.nn.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    CTCLoss,
-    GaussianNLLLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    PoissonNLLLoss,
-    SmoothL1Loss,
-)
-from modtree.nn.margin_loss import (
-    CosineEmbeddingLoss,
-    HingeEmbeddingLoss,
-    MarginRankingLoss,
-    MultiMarginLoss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)
-from modtree.nn.normalization import (
-    GroupNorm,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-)
-from modtree.nn.padding import (
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)
-from modtree.nn.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)
-from modtree.nn.recurrent import GRU, LSTM, RNN, RNNBase
-from modtree.nn.recurrent_cell import GRUCell, LSTMCell, RNNCell, RNNCellBase
-from modtree.nn.softmax import GLU, LogSoftmax, Softmax, Softmax2d, Softmin
-from modtree.nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
-from modtree.nn.transformer_layer import TransformerDecoderLayer, TransformerEncoderLayer
-from modtree.nn.vision import (
-    ChannelShuffle,
-    Fold,
-    PixelShuffle,
-    PixelUnshuffle,
-    Unfold,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
-)
-from modtree.numpy.tensor.parameter import Buffer, Parameter
-from modtree.numpy.tensor.uninitialized import UninitializedBuffer, UninitializedParameter
+from modtree.core.containers import Container as Container
+from modtree.core.containers import ModuleDict as ModuleDict
+from modtree.core.containers import ModuleList as ModuleList
+from modtree.core.containers import ParameterDict as ParameterDict
+from modtree.core.containers import ParameterList as ParameterList
+from modtree.core.containers import Sequential as Sequential
+from modtree.core.module import Module as Module
+from modtree.nn import functional as functional
+from modtree.nn import init as init
+from modtree.nn import parameter as parameter
+from modtree.nn import utils as utils
+from modtree.nn.activation import *
+from modtree.nn.attention import MultiheadAttention as MultiheadAttention
+from modtree.nn.batchnorm import *
+from modtree.nn.convolution import *
+from modtree.nn.distance import *
+from modtree.nn.dropout import *
+from modtree.nn.embedding import *
+from modtree.nn.flatten import *
+from modtree.nn.lazy_layers import *
+from modtree.nn.linear import *
+from modtree.nn.loss import *
+from modtree.nn.margin_loss import *
+from modtree.nn.normalization import *
+from modtree.nn.padding import *
+from modtree.nn.pooling import *
+from modtree.nn.recurrent import *
+from modtree.nn.recurrent_cell import *
+from modtree.nn.softmax import *
+from modtree.nn.transformer import *
+from modtree.nn.transformer_layer import *
+from modtree.nn.vision import *
+from modtree.numpy.tensor.parameter import Buffer as Buffer
+from modtree.numpy.tensor.parameter import Parameter as Parameter
+from modtree.numpy.tensor.uninitialized import UninitializedBuffer as UninitializedBuffer
+from modtree.numpy.tensor.uninitialized import UninitializedParameter as UninitializedParameter
 
 if TYPE_CHECKING:
-    from modtree.nn import common_types, modules, parallel
+    from modtree.nn import common_types as common_types
+    from modtree.nn import modules as modules
+    from modtree.nn import parallel as parallel
 
-__all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AlphaDropout",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "Bilinear",
-    "Buffer",
-    "CELU",
-    "ChannelShuffle",
-    "CircularPad1d",
-    "CircularPad2d",
-    "CircularPad3d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "Container",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "CosineEmbeddingLoss",
-    "CosineSimilarity",
-    "CrossEntropyLoss",
-    "CTCLoss",
-    "MultiMarginLoss",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Dropout3d",
-    "ELU",
-    "Embedding",
-    "EmbeddingBag",
-    "FeatureAlphaDropout",
-    "Flatten",
-    "Fold",
-    "GELU",
-    "GLU",
-    "GRU",
-    "GRUCell",
-    "GaussianNLLLoss",
-    "GroupNorm",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "HingeEmbeddingLoss",
-    "HuberLoss",
-    "Identity",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "KLDivLoss",
-    "L1Loss",
-    "LSTM",
-    "LSTMCell",
-    "LayerNorm",
-    "LazyBatchNorm1d",
-    "LazyBatchNorm2d",
-    "LazyBatchNorm3d",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConv3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-    "LazyInstanceNorm1d",
-    "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d",
-    "LazyLinear",
-    "LeakyReLU",
-    "Linear",
-    "LocalResponseNorm",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MarginRankingLoss",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "MaxUnpool3d",
-    "MaxUnpool2d",
-    "MaxUnpool1d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "MultiheadAttention",
-    "NLLLoss",
-    "PReLU",
-    "PairwiseDistance",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "PoissonNLLLoss",
-    "RMSNorm",
-    "RNN",
-    "RNNBase",
-    "RNNCell",
-    "RNNCellBase",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "SELU",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "SoftMarginLoss",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "SyncBatchNorm",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "TripletMarginLoss",
-    "TripletMarginWithDistanceLoss",
-    "Unflatten",
-    "Unfold",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "Upsample",
-    "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-    "common_types",
-    "functional",
-    "init",
-    "modules",
-    "parallel",
-    "parameter",
-    "utils",
-]
+# The classes that are imported above, which is what checkers see, and the parts of the package.
+globals()["__all__"] = sorted(
+    [name for name, value in globals().items() if isinstance(value, type)]
+    + ["common_types", "functional", "init", "modules", "parallel", "parameter", "utils"]
+)
 
 _imports.answer_for_missing(__name__, ("common_types",))

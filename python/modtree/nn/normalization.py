@@ -14,6 +14,8 @@ from modtree.numpy.tensor.creation import empty
 from modtree.numpy.tensor.parameter import OptionalParameter, Parameter
 from modtree.numpy.tensor.tensor import Tensor
 
+__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+
 
 class _Affine(Module):
     """``weight`` and ``bias``, which scale and shift what was normalized."""

@@ -19,6 +19,7 @@ __all__ = ["origins"]
 
 #: The modules that the names are from, each of which lists its own; a later one is asked first.
 _HOMES = (
+    "nn.functional",
     "numpy.ops.functions",
     "numpy.tensor.creation",
     "numpy.tensor.devices",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The functions of layers that torch also has at its top, some with their arguments in another
-order.
+"""The functions of layers that are others at torch's top than in ``nn.functional``, with their
+arguments in another order for the most part.
 """
 
 from __future__ import annotations
@@ -9,37 +9,6 @@ import math
 from typing import Any
 
 from modtree.nn import functional
-from modtree.nn.functional import (
-    adaptive_avg_pool1d,
-    alpha_dropout,
-    avg_pool1d,
-    bilinear,
-    celu,
-    celu_,
-    channel_shuffle,
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    cosine_similarity,
-    dropout,
-    feature_alpha_dropout,
-    hardshrink,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    pairwise_distance,
-    pixel_shuffle,
-    pixel_unshuffle,
-    prelu,
-    rms_norm,
-    rrelu,
-    selu,
-    selu_,
-    threshold,
-)
 from modtree.nn.functional import (
     adaptive_max_pool1d_with_indices as adaptive_max_pool1d,  # at the top it gives both
 )
@@ -53,41 +22,12 @@ from modtree.numpy.argument_types import Sizes, Tensor
 from modtree.numpy.ops import norm as norm_ops
 
 __all__ = [
-    "adaptive_avg_pool1d",
     "adaptive_max_pool1d",
-    "alpha_dropout",
-    "avg_pool1d",
     "batch_norm",
-    "bilinear",
-    "celu",
-    "celu_",
-    "channel_shuffle",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cosine_similarity",
-    "dropout",
     "embedding",
-    "feature_alpha_dropout",
     "group_norm",
-    "hardshrink",
     "instance_norm",
     "layer_norm",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "pairwise_distance",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "prelu",
-    "rms_norm",
-    "rrelu",
-    "selu",
-    "selu_",
-    "threshold",
 ]
 
 

@@ -12,6 +12,8 @@ from modtree.numpy.ops.join import cat
 from modtree.numpy.tensor.creation import zeros
 from modtree.numpy.tensor.tensor import Tensor
 
+__all__ = ["multi_head_attention_forward"]
+
 MINUS_INF = float("-inf")
 
 
