@@ -2,8 +2,6 @@
 """What editors and type checkers see: signatures, help, stubs."""
 
 import ast
-import importlib
-import importlib.util
 import inspect
 import json
 import os
@@ -144,19 +142,6 @@ def test_stub_of_the_tensor_has_the_names_of_its_file_only():
     own = next(n for n in stub.body if isinstance(n, ast.ClassDef) and n.name == "Tensor")
     values = {n.target.id for n in own.body if isinstance(n, ast.AnnAssign)}
     assert {name for name in values if name.startswith("__")} == {"__array_priority__"}
-
-
-def test_functional_lists_all_names_of_its_parts():
-    """As text, which checkers read; a sum of the parts' lists they would not."""
-    tree = ast.parse(inspect.getsource(F))
-    imported = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    parts = [node.module for node in imported if node.names[0].name == "*"]
-    names = {
-        "multi_head_attention_forward",
-    }
-    for part in parts:
-        names |= set(importlib.import_module(part).__all__)
-    assert set(F.__all__) == names
 
 
 def test_completion_shows_public_names_only():

@@ -29,8 +29,6 @@ from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.sources.source import source_of
 from modtree.inspection.phrases import bytes_text, printable
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
 as torch has it, in one file or in shards with an index, in another dtype, under other keys. The new

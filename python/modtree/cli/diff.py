@@ -24,8 +24,6 @@ from modtree.inspection.comparison.result import Diff
 from modtree.inspection.functions import compare
 from modtree.inspection.phrases import printable
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Compares two checkpoints tensor by tensor: keys, shapes, dtypes and values, values that are not
 tensors, and the versions of modules. Keys that differ in their numbers alone share a line.

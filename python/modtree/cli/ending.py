@@ -15,8 +15,6 @@ from collections.abc import Callable
 from modtree.files.checkpoint.base import CheckpointError
 from modtree.inspection.phrases import printable
 
-__all__ = ["DIFFERENT", "SAME", "TROUBLE", "Trouble", "ended_well"]
-
 SAME, DIFFERENT, TROUBLE = 0, 1, 2  # as diff(1) has them
 _INTERRUPTED, _NO_READER = 130, 141  # as a shell reports the two signals
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from modtree.cli.ending import Trouble
 
-__all__ = ["FACTORY_HELP", "model_from"]
-
 FACTORY_HELP = (
     "module:factory, a model or what returns one when it is called: mypackage.models:build, or "
     "models.py:Net"

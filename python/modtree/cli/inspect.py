@@ -33,8 +33,6 @@ from modtree.files.sources.source import source_of
 from modtree.inspection.entries import Branch, entry_tree
 from modtree.inspection.phrases import bytes_text, entries_text, noun, printable
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Shows the tree of a checkpoint: shapes, dtypes and bytes, without reading the values. Blocks that
 are equal are shown once. A training checkpoint shows its parts, and the tree of the model or of the

@@ -9,21 +9,6 @@ from typing import Any
 
 from modtree.core.patterns import Machine
 
-__all__ = [
-    "RULE_HELP",
-    "add_at",
-    "add_join",
-    "add_json",
-    "add_large_header",
-    "count",
-    "describe",
-    "join_rule",
-    "join_rules",
-    "pattern",
-    "rename_rule",
-    "tolerance",
-]
-
 RULE_HELP = (
     "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
     "expression matches; may be given several times"

@@ -23,8 +23,6 @@ from types import FrameType, ModuleType
 from modtree.torch import launch as _launch
 from modtree.torch.launch import UsageError, Words
 
-__all__ = ["fill", "start"]
-
 _DESCRIPTION = """\
 Runs a torch program on modtree's native Module, otherwise as python runs it:
 

@@ -13,8 +13,6 @@ from modtree.cli.options import add_json, count, describe, pattern
 from modtree.editing.selections import find
 from modtree.inspection.functions import summary
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Builds a model and shows its tree: classes, parameters, bytes, and with --input-shape the shapes of
 what the modules return. Blocks that are equal are shown once.

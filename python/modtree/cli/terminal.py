@@ -10,8 +10,6 @@ import sys
 from modtree.files.checkpoint.base import Checkpoint
 from modtree.inspection.phrases import entries_text, printable
 
-__all__ = ["Screen", "headline"]
-
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 

@@ -17,8 +17,6 @@ from modtree.files.sources.stores import shown_name
 from modtree.inspection.entries import folded
 from modtree.inspection.phrases import entries_text, noun, printable
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Checks the header of a checkpoint, that each tensor is within its file, and that an index and its
 shards agree; with --model that its keys and shapes are those of a model.

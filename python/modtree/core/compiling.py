@@ -11,8 +11,6 @@ from typing import Any
 
 from modtree.core.families import family_of
 
-__all__ = ["compile", "compile_module"]
-
 
 def compile(  # noqa: A001
     model: Callable[..., Any] | None = None,

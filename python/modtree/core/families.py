@@ -19,19 +19,6 @@ from typing import Any
 from modtree import _C
 from modtree.core.family import TensorFamily
 
-__all__ = [
-    "TensorFamily",
-    "family_named",
-    "family_of",
-    "find",
-    "function_for",
-    "functions_of",
-    "is_device",
-    "is_lazy",
-    "is_parameter",
-    "register",
-]
-
 # Root module of a library -> its family, or the name of the module that has it as ``family``.
 _families: dict[str, TensorFamily | str] = {
     "modtree": "modtree.numpy.family",

@@ -18,8 +18,6 @@ from modtree.core.module import (
     register_module_parameter_registration_hook,
 )
 
-__all__ = ["default_family", "to_family"]
-
 
 def to_family(model: Any, name: str) -> Any:
     """Converts the parameters and buffers of a model to those of another library, in place, and

@@ -12,8 +12,6 @@ from typing import Any
 
 from modtree import _C
 
-__all__: list[str] = []
-
 # A metaclass may answer anything for `cls.__mro__`.
 _mro_of = type.__dict__["__mro__"].__get__
 

@@ -12,8 +12,6 @@ from modtree.core.families import family_of, is_lazy
 from modtree.core.module import Module
 from modtree.core.undo import undone_on_error
 
-__all__ = ["LazyModuleMixin"]
-
 if TYPE_CHECKING:
     _Base = Module
 else:

@@ -11,16 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = [
-    "DEAD",
-    "Machine",
-    "Patterns",
-    "expanded",
-    "matching_paths",
-    "split_parts",
-    "texts_of",
-]
-
 Patterns: TypeAlias = str | Iterable[str]
 
 _MOST_ALTERNATIVES = 10_000

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Structure", "flatten", "tree_map", "unflatten"]
-
 _DICTS = (dict, OrderedDict, defaultdict)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from modtree._C import ModuleBase
 
-__all__ = ["modules_of_call", "path_of_call"]
-
 
 def path_of_call(frame: FrameType | None) -> str:
     """``"encoder.0: "``: the path of the module in whose ``forward`` a frame runs, from the

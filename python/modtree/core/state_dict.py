@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 from modtree import _C
 from modtree.core.hooks import RemovableHandle, WrappedHook
 
-__all__ = ["StateDict"]
-
 _Hook = Callable[..., Any]
 
 

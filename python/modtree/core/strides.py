@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["contiguous", "reach", "strided_view"]
-
 _FIRST_OF_OTHERS = 256  # NumPy's number for the first dtype of another package
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["name_of_type", "no_tensor"]
-
 
 def name_of_type(value: Any) -> str:
     """``"torch.Tensor"``, ``"int"``."""

@@ -12,14 +12,6 @@ from typing import Any
 from modtree._C import ModuleBase
 from modtree.core.foreign import is_native
 
-__all__ = [
-    "NUMBERS",
-    "modes_kept_on_error",
-    "plain_methods",
-    "step_undone_on_error",
-    "undone_on_error",
-]
-
 _REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
 _HOOK_TABLES = (
     "_backward_pre_hooks",

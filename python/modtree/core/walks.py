@@ -9,8 +9,6 @@ from typing import Any
 
 from modtree import _C
 
-__all__: list[str] = []
-
 
 def _walk() -> Generator[None, None, None]:
     yield

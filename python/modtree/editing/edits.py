@@ -13,8 +13,6 @@ from modtree.editing.selections import Selection, selected
 from modtree.editing.ties import Tie, tie_report
 from modtree.editing.walking import check_model
 
-__all__ = ["Edit", "edit"]
-
 
 class Edit:
     """Changes of one tree. Each method makes its change at once and returns its receipt.

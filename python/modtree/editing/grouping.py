@@ -8,8 +8,6 @@ from typing import Any
 
 from modtree.core.families import family_of
 
-__all__ = ["ParamGroups", "grouped"]
-
 #: The key that names a group; optimizers keep keys that they do not know.
 _NAME = "name"
 _REST = "left over"

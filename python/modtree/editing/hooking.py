@@ -18,17 +18,6 @@ from modtree.core.families import family_of
 from modtree.core.undo import plain_methods
 from modtree.editing.walking import refuse_scripted
 
-__all__ = [
-    "attach",
-    "cloned",
-    "freeze",
-    "is_frozen",
-    "map_tensors",
-    "run_eagerly",
-    "stand_in",
-    "thaw",
-]
-
 _TABLES = ("_forward_hooks", "_forward_pre_hooks")
 _REDUCE = "__reduce_ex__"
 _ABSENT: Any = object()

@@ -10,8 +10,6 @@ from typing import Any
 from modtree.editing.hooking import attach, cloned, map_tensors, run_eagerly, stand_in
 from modtree.editing.selections import selected
 
-__all__ = ["Intervention", "intervene"]
-
 
 class Intervention:
     """Changed outputs of modules, for the time of a ``with`` block."""

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from modtree.editing.walking import TRANSIENT, below, joined, registry
 
-__all__ = ["AliasedKeys", "KeyRules", "MovedKeys", "ReplacedKeys", "path_below"]
-
 
 class KeyRules(Protocol):
     """The keys of one change."""

@@ -25,8 +25,6 @@ from modtree.editing.walking import (
 )
 from modtree.editing.wrappers import refuse_graph_target
 
-__all__ = ["insert", "is_numbered", "move", "remove", "rename", "renumber", "share", "take_out"]
-
 
 def is_numbered(module: Any) -> bool:
     """True for a list or Sequential: its children are numbered from 0."""

@@ -13,8 +13,6 @@ from modtree.core.families import family_of
 from modtree.editing.hooking import attach, cloned, map_tensors, run_eagerly
 from modtree.editing.selections import selected
 
-__all__ = ["Call", "Capture", "capture"]
-
 
 class _Kept:
     """A nested value, and the versions that its tensors had when it was taken."""

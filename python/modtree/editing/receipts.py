@@ -25,8 +25,6 @@ from modtree.editing.walking import (
 )
 from modtree.editing.wrappers import warn_of_wrappers
 
-__all__ = ["Change", "Receipt", "Recording", "Step", "fill", "put", "recording"]
-
 _PLAIN_SETATTR = ("Module.__setattr__", "ModuleBase.__setattr__", "object.__setattr__")
 _MOST_CHANGES = 10
 _ABSENT: Any = object()

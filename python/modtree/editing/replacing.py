@@ -12,8 +12,6 @@ from modtree.editing.receipts import Receipt, put, recording
 from modtree.editing.walking import check_child, describe, is_module, places_of, registry
 from modtree.editing.wrappers import refuse_compiled
 
-__all__ = ["Maker", "maker_of", "only_child", "replace"]
-
 Maker: TypeAlias = Callable[[str, Any], Any]
 
 #: The tables of hooks on calls; each with those that say how its hooks are called.

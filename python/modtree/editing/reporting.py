@@ -15,8 +15,6 @@ from modtree.core.families import family_of
 from modtree.core.patterns import Machine, Patterns, expanded, split_parts, texts_of
 from modtree.editing.walking import modules_that_match, registry, shape_of
 
-__all__ = ["outline", "why_no_instance", "why_no_match"]
-
 _MOST_LINES = 40
 _MARK = "  <--"
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)

@@ -12,8 +12,6 @@ from modtree.editing.reporting import outline
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Pairs", "Selected"]
-
 Pairs: TypeAlias = list[tuple[str, Any]]
 
 

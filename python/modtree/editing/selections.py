@@ -26,16 +26,6 @@ from modtree.editing.walking import (
     registry,
 )
 
-__all__ = [
-    "Selection",
-    "TensorSelection",
-    "What",
-    "find",
-    "find_parameters",
-    "param_groups",
-    "selected",
-]
-
 _Where: TypeAlias = Callable[[str, Any], bool]
 _KINDS = {"parameters": PARAMETERS, "buffers": BUFFERS, "all": PARAMETERS + BUFFERS}
 _EVERY = ("", "**")

@@ -13,8 +13,6 @@ from modtree.editing.hooking import freeze, is_frozen, thaw
 from modtree.editing.receipts import Change, Receipt
 from modtree.editing.walking import EveryPath, describe, places_of, places_of_tensors
 
-__all__ = ["set_requires_grad", "set_training"]
-
 
 class _Setting:
     """A value that was set, and the one before.

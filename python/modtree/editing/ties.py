@@ -12,8 +12,6 @@ import numpy as np
 
 from modtree.editing.walking import KINDS, TABLES, joined, registry, shape_of
 
-__all__ = ["Tie", "meet", "memory_of", "span_of", "tie_report", "ties_and_tensors"]
-
 # How long NumPy may think about whether two strided views meet.
 _WORK: Any = 10_000
 

@@ -11,34 +11,6 @@ from modtree.core.families import family_of
 from modtree.core.foreign import is_module_class
 from modtree.core.patterns import Machine
 
-__all__ = [
-    "BUFFERS",
-    "KINDS",
-    "PARAMETERS",
-    "TABLES",
-    "TRANSIENT",
-    "EveryPath",
-    "Place",
-    "Places",
-    "below",
-    "check_child",
-    "check_model",
-    "describe",
-    "is_module",
-    "is_scripted",
-    "joined",
-    "leaves_that_match",
-    "modules_that_match",
-    "places_of",
-    "places_of_tensors",
-    "refuse_scripted",
-    "registry",
-    "shape_of",
-    "submodule",
-    "value_at",
-]
-
-
 #: Registries, and what is in them.
 PARAMETERS = ("_parameters",)
 BUFFERS = ("_buffers",)

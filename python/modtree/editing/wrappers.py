@@ -10,14 +10,6 @@ from typing import Any
 
 from modtree.editing.walking import describe, is_scripted, registry
 
-__all__ = [
-    "calls_unseen",
-    "is_sharded",
-    "refuse_compiled",
-    "refuse_graph_target",
-    "warn_of_wrappers",
-]
-
 _SHARDED = {"FullyShardedDataParallel", "FSDPModule"}
 #: Classes of torch that noted the parameters below them when they were made.
 _NOTE_PARAMETERS = {"DistributedDataParallel", *_SHARDED}

@@ -19,8 +19,6 @@ from modtree.inspection.unchanged import (
     nothing_recorded,
 )
 
-__all__ = ["DryRun", "call_model"]
-
 
 class DryRun:
     """Runs a model in evaluation mode and without gradients.

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Entry
 
-__all__ = ["Branch", "Group", "entry_tree", "folded", "ranges"]
-
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _MOST_RANGES = 6
 

@@ -17,8 +17,6 @@ from modtree.core import module as module_file
 from modtree.core.families import family_of
 from modtree.inspection.phrases import shape_text
 
-__all__ = ["Call", "Recorder", "arguments_text", "describe", "tensors_of"]
-
 # People do not look for shapes that are nested deeper in a result.
 _DEEPEST = 4
 

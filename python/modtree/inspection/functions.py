@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import modtree.inspection.drawing
     import modtree.inspection.summary  # noqa: F401  (named as inspection.summary)
 
-__all__ = ["Comparable", "check", "compare", "summary", "to_dot", "to_mermaid", "to_svg"]
-
 Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
 
 

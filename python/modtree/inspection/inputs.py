@@ -16,8 +16,6 @@ from modtree.core.families import family_of
 from modtree.editing.walking import registry
 from modtree.inspection.tree import Node, every_node, read_tree, tensor_of
 
-__all__ = ["arguments_of", "first_leaf", "holds_tensor", "to_run"]
-
 
 def arguments_of(
     tree: Node, input_shape: Any = None, example: Any = None, dtypes: Any = None

@@ -6,17 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = [
-    "bytes_text",
-    "count_text",
-    "entries_text",
-    "noun",
-    "printable",
-    "seconds_text",
-    "shape_text",
-    "share_text",
-]
-
 _LONGEST_SHAPE = 44
 
 

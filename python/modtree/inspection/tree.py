@@ -20,19 +20,6 @@ from modtree.core.families import family_of
 from modtree.core.module import Module
 from modtree.editing.walking import check_model, joined, registry
 
-__all__ = [
-    "Fold",
-    "Leaf",
-    "Node",
-    "every_node",
-    "first_nodes",
-    "fold",
-    "read_tree",
-    "signature",
-    "tensor_of",
-    "values_of",
-]
-
 # What is there when a class does not have an `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
 

@@ -15,8 +15,6 @@ from modtree.core.families import TensorFamily, family_of
 from modtree.core.undo import plain_methods
 from modtree.editing.walking import is_scripted, registry
 
-__all__ = ["Modes", "keeps_buffers", "keeps_random_states", "libraries", "nothing_recorded"]
-
 
 def libraries() -> dict[str, Any]:
     """By the name of their family: ``modtree`` and ``torch``, where they have made tensors yet."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import jax
 
-__all__ = ["avals_of", "what_changed", "what_changed_in_arrays"]
-
 _MOST = 5
 
 

@@ -13,8 +13,6 @@ from modtree.core.patterns import Patterns
 from modtree.jax._state import State, states_of
 from modtree.jax._tracing import finished, lock, named, outcome_of, run, split_call
 
-__all__ = ["grad", "value_and_grad"]
-
 
 class _Wanted:
     """The arrays by which one argument is differentiated.

@@ -19,8 +19,6 @@ from modtree.jax._state import first_places
 from modtree.jax._tracing import finished, lock, named, outcome_of, run, unbound
 from modtree.jax_arrays import family as arrays
 
-__all__ = ["Jitted", "jit"]
-
 _MOST_STRUCTURES = 64
 _MOST_KNOWN = 4
 

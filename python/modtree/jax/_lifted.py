@@ -23,8 +23,6 @@ from modtree.jax._tracing import (
     unbound,
 )
 
-__all__ = ["eval_shape", "functional_call", "remat", "scan", "vmap"]
-
 
 def _pure(
     split: Any, function: Callable[..., Any], *, once: bool = False, trial: bool = False

@@ -14,8 +14,6 @@ from modtree import _C
 from modtree.core.module import Module
 from modtree.jax._tracing import lock
 
-__all__ = ["register_module_class", "register_module_classes"]
-
 # What jax has put into modules that it made, by the id of the module, where this alone does not say
 # which entries are one leaf: the same object for several leaves, such as True everywhere, or None.
 # By name: the object, and another one for the leaf.

@@ -28,8 +28,6 @@ from modtree.jax._state import State, first_places, state, update, write
 from modtree.jax._tracing import lock
 from modtree.jax_arrays import family as arrays
 
-__all__ = ["load_sharded", "save_sharded", "shard"]
-
 
 def shard(
     model: Any, mesh: Mesh, rules: Mapping[str, PartitionSpec] | None = None, *, strict: bool = True

@@ -13,8 +13,6 @@ from modtree.core.patterns import Patterns, matching_paths
 from modtree.jax._uses import lock, use_all
 from modtree.jax_arrays import family as arrays
 
-__all__ = ["State", "apply_updates", "buffers", "parameters", "state", "update"]
-
 #: What goes on from an array to the one that takes its place (:mod:`modtree.jax_arrays.family`).
 MARKS = ("_is_param", "requires_grad", "_is_buffer", "persistent")
 

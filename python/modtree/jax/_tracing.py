@@ -15,8 +15,6 @@ from modtree.jax._state import mark_tracer, write
 from modtree.jax._uses import Beside, is_same, lock, plain_attributes, tracers_in
 from modtree.jax_arrays import family as arrays
 
-__all__ = ["Outcome", "finished", "lock", "named", "outcome_of", "run", "split_call", "unbound"]
-
 # Places in what snapshot() gives for a module.
 _TRAINING, _PARAMETERS, _BUFFERS, _NON_PERSISTENT, _MODULES = 0, 1, 2, 3, 16
 _HOOKS = range(4, 16)

@@ -17,8 +17,6 @@ import jax
 
 from modtree import _C
 
-__all__ = ["Beside", "is_same", "lock", "plain_attributes", "tracers_in", "use_all"]
-
 _Tracer = jax.core.Tracer
 
 #: Held while modules hold tracers, and while leaves are taken from modules or put back: another

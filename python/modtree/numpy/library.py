@@ -15,8 +15,6 @@ from modtree.numpy import tensor as _tensor
 from modtree.numpy.ops.overridable import overridable_makers
 from modtree.numpy.tensor.tensor import Tensor
 
-__all__ = ["origins"]
-
 #: The modules that the names are from, each of which lists its own; a later one is asked first.
 _HOMES = (
     "nn.functional",

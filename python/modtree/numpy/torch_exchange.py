@@ -14,8 +14,6 @@ from modtree.core.family_conversions import converted_leaf
 from modtree.numpy.tensor.parameter import Parameter
 from modtree.numpy.tensor.tensor import Tensor
 
-__all__ = ["ToTorch", "tensor_from_torch"]
-
 #: Unsigned integers of NumPy and torch, by size: the bytes of dtypes that only one of them has.
 _PLAIN = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 _STORED = {getattr(torch, name) for name in _C._stored_dtypes if hasattr(torch, name)}

@@ -12,14 +12,6 @@ from modtree.numpy.ops.functions import cat
 from modtree.numpy.tensor.parameter import Parameter
 from modtree.numpy.tensor.tensor import Tensor
 
-__all__ = [
-    "_flatten_dense_tensors",
-    "_get_obj_state",
-    "_rebuild_parameter",
-    "_rebuild_parameter_with_state",
-    "_unflatten_dense_tensors",
-]
-
 
 def _get_obj_state(obj: Any) -> Any:
     """The attributes of an object, and those in its slots, as ``copyreg`` wants them."""

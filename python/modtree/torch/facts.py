@@ -17,19 +17,6 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-__all__ = [
-    "CONVERSIONS",
-    "FACTS",
-    "METHODS",
-    "NAMES",
-    "NAMES_OF_SOME",
-    "Fact",
-    "facts_of",
-    "native_facts",
-    "parameters_of",
-    "warning_lines",
-]
-
 
 class Fact(NamedTuple):
     """One difference."""

@@ -8,18 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "log_softmax",
-    "max",
-    "min",
-    "new_zeros",
-    "recurrence",
-    "softmax",
-    "split",
-    "swapaxes",
-    "where",
-]
-
 
 def split(input: torch.Tensor, split_size: Any, dim: int = 0) -> tuple[torch.Tensor, ...]:
     return torch.split(input, split_size, dim)

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
-__all__ = [
-    "SITE",
-    "UsageError",
-    "Words",
-    "become",
-    "become_the_program",
-    "check",
-    "command_line",
-    "environment",
-    "is_missing",
-    "is_own_process",
-    "read",
-    "with_dropin",
-    "without_dropin",
-]
-
 #: The folder whose ``sitecustomize`` starts the drop-in in a process that finds it on its path.
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dropin", "site")
 

@@ -14,8 +14,6 @@ from typing import Any
 from modtree import _C
 from modtree.core.state_dict import StateDict
 
-__all__ = ["from_torch", "to_torch"]
-
 _Convert = Callable[[Any, str], Any]
 
 

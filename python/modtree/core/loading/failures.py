@@ -10,8 +10,6 @@ from typing import Any
 
 from modtree import _C, _imports
 
-__all__ = ["tool"]
-
 
 def tool() -> Any:
     """What has ``explain_load``, ``explain_given``, ``explain_names`` and ``likely_causes``."""

@@ -10,19 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 from modtree.core import families
 from modtree.core.loading.rename import Rename, rename_function
 
-__all__ = [
-    "KnownShape",
-    "Mismatch",
-    "Shape",
-    "by_module",
-    "given_shapes",
-    "library_of",
-    "mismatch_of",
-    "renamed",
-    "shape_of",
-    "wrong_shapes",
-]
-
 Shape: TypeAlias = "tuple[int, ...] | None"
 
 _SIZE_MISMATCH = re.compile(

@@ -11,8 +11,6 @@ from modtree.core import families
 from modtree.core.foreign import state_of
 from modtree.core.loading.mismatch import Shape, shape_of
 
-__all__ = ["ModelKeys", "is_meta", "walk"]
-
 _EXTRA_STATE = "_extra_state"
 _MOST_TIES = 100_000  # keys among which the other name of a tied tensor is looked for
 

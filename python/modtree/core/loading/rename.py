@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 
 from modtree.core.state_dict import StateDict
 
-__all__ = ["Rename", "rename_function", "rename_keys"]
-
 _Rule: TypeAlias = tuple[str | re.Pattern[str], str]
 _Function: TypeAlias = Callable[[str], str | None]
 Rename: TypeAlias = _Function | Mapping[Any, str] | Iterable[_Rule]

@@ -21,8 +21,6 @@ from modtree.core.loading.model_keys import ModelKeys, is_meta, walk
 from modtree.core.loading.rename import Rename, rename_keys
 from modtree.core.state_dict import StateDict, _IncompatibleKeys
 
-__all__ = ["LoadReport"]
-
 # Under `modtree run` the class shows torch's function in its place.
 _load = _C.ModuleBase.load_state_dict
 

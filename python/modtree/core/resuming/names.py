@@ -10,16 +10,6 @@ from modtree.core import families
 from modtree.core.loading.mismatch import Shape, shape_of
 from modtree.core.loading.rename import Rename, rename_function, rename_keys
 
-__all__ = [
-    "OwnParameter",
-    "SavedParameter",
-    "may_be_of",
-    "names_by_group",
-    "own_parameters",
-    "saved_parameters",
-    "shapes_in",
-]
-
 #: Ends of the names of buffers that normalizations have, in models that are gone.
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Entries of states that have an element for each of the parameter.

@@ -23,8 +23,6 @@ from modtree.core.resuming.names import (
     shapes_in,
 )
 
-__all__ = ["load_optimizer_state", "optimizer_state"]
-
 #: How a step is computed, which is a matter of the machine and the version.
 _IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable"}
 #: What groups have beside the options of a kind of optimizer, or only in newer versions.

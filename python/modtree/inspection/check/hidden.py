@@ -19,8 +19,6 @@ from modtree.inspection.check.look import (
 )
 from modtree.inspection.tree import Node
 
-__all__ = ["hidden", "modules_in_attributes"]
-
 # Containers are opened so deep, and so many of their elements are looked at.
 _DEEPEST = 4
 _MOST = 1000

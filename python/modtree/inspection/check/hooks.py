@@ -13,8 +13,6 @@ from modtree.core.foreign import state_of
 from modtree.inspection.check.look import Finding, Look
 from modtree.inspection.tree import Node
 
-__all__ = ["hooks_left", "modes"]
-
 _TABLES = {
     "_forward_pre_hooks": "forward pre-hook",
     "_forward_hooks": "forward hook",

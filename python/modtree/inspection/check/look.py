@@ -16,8 +16,6 @@ from modtree.core.foreign import is_native, state_of
 from modtree.editing.walking import is_scripted
 from modtree.inspection.tree import Leaf, Node, first_nodes, tensor_of
 
-__all__ = ["Finding", "Findings", "Held", "Look", "is_module", "plain_attributes", "topmost"]
-
 # So many of a kind are printed.
 _PRINTED = 5
 

@@ -13,8 +13,6 @@ from modtree.editing.walking import joined, registry
 from modtree.inspection.check.look import Finding, Look, plain_attributes
 from modtree.inspection.tree import Node
 
-__all__ = ["dotted_names", "shadowed_names"]
-
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 
 

@@ -14,8 +14,6 @@ from modtree.editing.ties import meet, memory_of, span_of
 from modtree.inspection.check.look import Finding, Held, Look
 from modtree.inspection.tree import values_of
 
-__all__ = ["grad_flags", "kinds_of_dtypes", "meta_beside_real", "shared_memory", "ties", "values"]
-
 
 def grad_flags(look: Look) -> Iterator[Finding]:
     """Findings ``buffer-requires-grad``, ``not-a-leaf`` and ``integer-parameter``."""

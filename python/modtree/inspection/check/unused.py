@@ -18,8 +18,6 @@ from modtree.inspection.phrases import noun
 from modtree.inspection.tree import Node, every_node
 from modtree.inspection.unchanged import Modes, keeps_buffers, keeps_random_states, libraries
 
-__all__ = ["unused"]
-
 # Steps of a graph at which gradients end although values go on: a checkpoint that runs a backward
 # of its own inside, which only `backward()` of the whole would start (that would write gradients,
 # and run hooks that take optimizer steps), and operations without a derivative.

@@ -13,8 +13,6 @@ from modtree.inspection.comparison.value_change import ValueChange
 from modtree.inspection.entries import folded
 from modtree.inspection.phrases import entries_text, noun, printable
 
-__all__ = ["Diff", "Unequal"]
-
 _FEW = 6  # names of parts
 _LONGEST = 60  # letters of a value that is not a tensor
 

@@ -21,8 +21,6 @@ from modtree.files.torch.contents import Holders
 from modtree.files.torch.records import TensorRecord
 from modtree.inspection.tree import values_of
 
-__all__ = ["Facts", "NoValues", "Side", "open_side"]
-
 
 class Facts(NamedTuple):
     """A tensor without its values; no shape is one that is not known yet."""

@@ -12,8 +12,6 @@ from modtree.inspection.drawing.outline import Box, Link, Outline
 from modtree.inspection.drawing.palette import DARK, LIGHT, Palette, kind_of_layer
 from modtree.inspection.drawing.wording import clean, lines_of_text, link_text, shorten, tooltip
 
-__all__ = ["write_dot", "write_mermaid"]
-
 # -- DOT -------------------------------------------------------------------------------------------
 
 _DOT_LENGTH = 60

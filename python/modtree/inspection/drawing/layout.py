@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from modtree.inspection.drawing.outline import Box, Link, Outline
 from modtree.inspection.drawing.wording import clean, detail, ellipsis, hidden, size, text_width
 
-__all__ = ["Bar", "Curve", "FONT_SIZES", "MARGIN", "Frame", "Text", "curves", "lay_out"]
-
 #: By style: name, class, detail, name of a tensor, number of parameters, badge of a repeat, legend.
 FONT_SIZES = {"n": 12.0, "t": 12.0, "d": 10.5, "v": 10.5, "p": 11.0, "b": 10.0, "l": 10.5}
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from modtree.inspection.tree import Fold, Leaf, Node, fold
 
-__all__ = ["Box", "Link", "Outline", "make_outline"]
-
 # Levels that are drawn where no depth is asked for: more of them would be a line, not a picture.
 _LEVELS = 20
 # So many different modules in a row are looked for as one round of a repeat.

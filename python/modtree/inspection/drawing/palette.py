@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["DARK", "KINDS", "LIGHT", "Palette", "Tint", "kind_of_layer"]
-
 
 @dataclass(frozen=True)
 class Tint:

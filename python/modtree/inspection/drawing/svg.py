@@ -19,8 +19,6 @@ from modtree.inspection.drawing.wording import (
     tooltip,
 )
 
-__all__ = ["write"]
-
 _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 _SPOKEN = 80  # characters of a name in the title and the description
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})

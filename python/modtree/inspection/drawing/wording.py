@@ -13,21 +13,6 @@ from modtree.inspection.drawing.outline import Box, Link
 from modtree.inspection.phrases import bytes_text
 from modtree.inspection.tree import Leaf, Node
 
-__all__ = [
-    "clean",
-    "detail",
-    "ellipsis",
-    "hidden",
-    "is_certain",
-    "lines_of_text",
-    "link_text",
-    "short_count",
-    "shorten",
-    "size",
-    "text_width",
-    "tooltip",
-]
-
 # What a picture never has as it is: controls, lone surrogates, what changes the direction of the
 # text behind it, line separators, and codes that are not characters.
 _UNSEEN = ("Cc", "Cs", "Cf", "Co", "Zl", "Zp")

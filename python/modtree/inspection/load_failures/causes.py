@@ -22,8 +22,6 @@ from modtree.inspection.load_failures.layouts import (
 )
 from modtree.inspection.load_failures.norm_forms import norms
 
-__all__ = ["Causes", "doubts_of", "likely_causes"]
-
 _USUAL_NAMES = ("state_dict", "model_state_dict", "model", "module", "net", "weights", "params")
 _FEW = 4  # names that a call has in it
 _MOST_TIES = 50  # missing keys whose tensor is looked for under another name

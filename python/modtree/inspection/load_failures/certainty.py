@@ -14,8 +14,6 @@ from collections.abc import Collection, Mapping
 from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, shape_of
 from modtree.core.loading.rename import Rename, rename_function
 
-__all__ = ["RENUMBERED", "doubt", "near_matches"]
-
 RENUMBERED = "alike, under other numbers"
 
 _LONGEST_SEARCH = 400  # keys that one key is compared with, letter by letter

@@ -26,8 +26,6 @@ from modtree.core.loading.model_keys import ModelKeys
 from modtree.inspection.load_failures.causes import likely_causes
 from modtree.inspection.load_failures.certainty import near_matches
 
-__all__ = ["explain_given", "explain_load"]
-
 # Under `modtree run` the class shows torch's function in its place.
 _registered = _C.ModuleBase.__getattr__
 

@@ -18,8 +18,6 @@ from modtree.inspection.load_failures.layouts import separator_rules
 from modtree.inspection.load_failures.norm_forms import form_rules
 from modtree.inspection.load_failures.numbering import Shift, find_shifts
 
-__all__ = ["Found", "Rules", "explain_names", "find_rules", "likely_rules", "shown_rules"]
-
 _SAMPLES = 8
 _LONGEST_READ = 300  # letters of a key that is compared letter by letter
 _MOST_CUTS = 40  # dots of a key, from the left, at which a prefix may end

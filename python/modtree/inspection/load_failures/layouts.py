@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from modtree.core.loading.mismatch import Mismatch, Shape, library_of, mismatch_of, shape_of
 
-__all__ = ["attention_parts", "flat_keys", "pointwise", "separator_rules"]
-
 _LONGEST_READ = 300  # letters of a key that is read
 _MOST_KEYS = 20_000
 _MOST_STEMS = 12  # words of one rule

@@ -13,8 +13,6 @@ from typing import Any
 
 from modtree.core.loading.mismatch import Mismatch, shape_of
 
-__all__ = ["form_rules", "norms"]
-
 _FEW = 4  # entries that a call has in it
 
 _WEIGHT_NORM = "nn.utils.parametrizations.weight_norm"

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from modtree.core.loading.mismatch import Shape
 
-__all__ = ["Shift", "find_shifts"]
-
 _LONGEST_READ = 300  # letters of a key that is read
 _MOST_COMPARED = 40_000  # pairs of numbered layers that are compared
 _MOST_SHOWN = 4  # numbers that need no summary

@@ -10,8 +10,6 @@ from typing import Any
 
 from modtree.inspection.summary.table import Column, Line, Table
 
-__all__ = ["RichTable", "to_html", "to_text"]
-
 # Between columns, and for each level.
 _GAP = 2
 _INDENT = 2

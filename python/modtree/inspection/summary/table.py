@@ -22,18 +22,6 @@ from modtree.inspection.phrases import (
 from modtree.inspection.tree import Leaf, Node, every_node, signature
 from modtree.inspection.tree import fold as fold_siblings
 
-__all__ = [
-    "Column",
-    "Facts",
-    "Line",
-    "Row",
-    "Table",
-    "make_rows",
-    "make_table",
-    "output_call",
-    "seconds_of",
-]
-
 # Rounds such as Linear, Norm, ReLU, Dropout; longer ones are rare and take longer to find.
 _LONGEST_PATTERN = 4
 

@@ -19,8 +19,6 @@ import jax.numpy as jnp
 
 from modtree.core.running import modules_of_call, path_of_call
 
-__all__ = ["KEY_NAME", "hold_key", "keys"]
-
 #: The name of the buffer in which a module holds its key.
 KEY_NAME = "random_key"
 

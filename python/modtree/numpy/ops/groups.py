@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["GROUPS"]
-
 GROUPS = (
     # of tensors
     "unary",

@@ -14,8 +14,6 @@ from modtree.numpy.ops.registry import define, derive, export, ops
 if TYPE_CHECKING:
     from modtree.numpy.argument_types import Tensor
 
-__all__ = ["geqrf", "householder_product"]
-
 _geqrf_result = return_type("geqrf", "a", "tau")
 
 

@@ -19,8 +19,6 @@ from modtree._C import Op, TensorBase
 from modtree.core.type_names import no_tensor
 from modtree.numpy.ops.overridable import overridable
 
-__all__ = ["FUNCTIONS", "LINALG", "taking_out", "write"]
-
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 
 # -- which functions, and what dtypes they write ---------------------------------------------------

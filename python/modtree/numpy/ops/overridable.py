@@ -9,8 +9,6 @@ from typing import Any
 from modtree._C import Overridable
 from modtree.numpy.tensor import elsewhere as _installs_what_finds_functions  # noqa: F401
 
-__all__ = ["overridable", "overridable_all", "overridable_makers", "overridable_property"]
-
 _MARK = "_overridable"
 # Makers whose first argument is a tensor, which says in which library they make another.
 _OF_TENSORS = {

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["MEETING", "limits_of"]
-
 #: Not implemented: NotImplementedError.
 _MISSING = {
     "bool": (

@@ -22,22 +22,6 @@ from modtree.numpy.ops.overridable import overridable, overridable_property
 if TYPE_CHECKING:
     from modtree.numpy.argument_types import Tensor
 
-__all__ = [
-    "by_function",
-    "define",
-    "derivatives",
-    "derive",
-    "derive_jointly",
-    "export",
-    "find",
-    "functions",
-    "inplace_of",
-    "methods",
-    "not_differentiable",
-    "ops",
-    "unchanged",
-]
-
 #: Name -> operation.
 ops: dict[str, Op] = {}
 #: Name -> the forward function that also returns what the derivative needs.

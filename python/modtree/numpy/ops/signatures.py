@@ -14,8 +14,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["documented", "like", "signature", "untyped"]
-
 _ONE = {
     "abs": "The absolute value of each element.",
     "acos": "The arc cosine of each element, in radians.",

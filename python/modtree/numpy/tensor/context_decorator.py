@@ -8,8 +8,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["decorate"]
-
 
 def decorate(make: Callable[[], Any], function: Any) -> Any:
     """A function (or generator function) that runs inside a fresh context, of ``make()``."""

@@ -21,8 +21,6 @@ from modtree.core.family import TensorFamily
 from modtree.core.running import path_of_call
 from modtree.core.type_names import name_of_type
 
-__all__ = ["run_elsewhere"]
-
 
 def _function_elsewhere(
     name: str,

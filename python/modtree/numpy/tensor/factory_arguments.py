@@ -16,8 +16,6 @@ from modtree.core.type_names import no_tensor
 from modtree.numpy.tensor.devices import as_device, device_in_force
 from modtree.numpy.tensor.layouts import layout
 
-__all__ = ["PLACE", "checked", "checked_arguments", "parameters_of"]
-
 #: What most factories take.
 PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
 #: Keywords with something to be checked or done before a factory is called; it judges the others.

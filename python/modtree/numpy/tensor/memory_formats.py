@@ -17,8 +17,6 @@ from modtree.numpy.tensor.layouts import (
     preserve_format,
 )
 
-__all__ = ["check_format", "has_format", "in_format", "in_order_of", "to_format", "with_arguments"]
-
 #: The dimensions from the outermost in memory to the innermost.
 _ORDERS = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
 

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from modtree import _C
 from modtree.numpy.tensor.creation import zeros
 
-__all__ = ["ModuleTap"]
-
 # What programs find in ``grad_fn.name()`` where hooks are at work.
 _NODE_NAME = "BackwardHookFunctionBackward"
 

@@ -14,15 +14,6 @@ from modtree.numpy.tensor.factory_arguments import PLACE, checked_arguments, par
 if TYPE_CHECKING:
     from modtree.numpy.argument_types import Device, DType, Number, Sizes, Tensor
 
-__all__ = [
-    "new_empty",
-    "new_empty_strided",
-    "new_full",
-    "new_ones",
-    "new_tensor",
-    "new_zeros",
-]
-
 _KEYWORDS = frozenset(("size", *PLACE))
 
 

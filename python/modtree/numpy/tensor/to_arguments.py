@@ -8,8 +8,6 @@ from typing import Any
 from modtree import _C
 from modtree.numpy.tensor.devices import as_device, device
 
-__all__ = ["parse_to"]
-
 _FLAGS = ("non_blocking", "copy")
 
 

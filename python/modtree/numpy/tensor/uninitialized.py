@@ -16,8 +16,6 @@ from modtree.numpy.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin"]
-
 _imports.refuse_second(__name__)
 
 

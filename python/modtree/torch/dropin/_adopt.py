@@ -20,8 +20,6 @@ from modtree.core.handles import RemovableHandle as _OwnHandle
 from modtree.torch.dropin import _checks, _faces
 from modtree.torch.facts import CONVERSIONS, facts_of, native_facts, warning_lines
 
-__all__ = ["adopt", "adopted", "original_functions"]
-
 #: What belongs to the layout of torch's class.
 _NOT_TAKEN = ("__dict__", "__weakref__")
 

@@ -12,8 +12,6 @@ from typing import Any
 from modtree.core.module import Module
 from modtree.torch.facts import METHODS, NAMES, NAMES_OF_SOME, parameters_of
 
-__all__ = ["KNOWN_VERSIONS", "REFERENCE_VERSION", "check"]
-
 #: The version of torch that the drop-in was built and tested with, and those that are known.
 REFERENCE_VERSION = "2.13"
 KNOWN_VERSIONS = "2.4 to 2.15"

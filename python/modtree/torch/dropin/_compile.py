@@ -15,8 +15,6 @@ from modtree import _C
 from modtree.torch.dropin import _faces
 from modtree.torch.dropin._adopt import original_functions
 
-__all__ = ["teach_dynamo"]
-
 
 def teach_dynamo(dynamo: ModuleType) -> None:
     """Tells ``torch._dynamo``, once it was imported, which function replaces which native one."""

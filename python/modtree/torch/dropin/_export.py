@@ -11,8 +11,6 @@ from typing import Any
 
 from modtree import _C
 
-__all__ = ["give_proxies_the_layout_of_modules"]
-
 
 def give_proxies_the_layout_of_modules(file: ModuleType) -> None:
     """For ``torch.fx.experimental.proxy_tensor``: it stands proxies in for shared submodules and

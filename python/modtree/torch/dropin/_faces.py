@@ -17,8 +17,6 @@ from typing import Any
 from modtree import _C
 from modtree.core.module import Module
 
-__all__ = ["FACES", "NATIVE", "WITH_TIES", "with_ties"]
-
 _native_init: Callable[..., None] = Module.__dict__["__init__"]
 _native_getattr: Callable[[Any, str], Any] = _C.ModuleBase.__dict__["__getattr__"]
 _native_setattr: Callable[[Any, str, Any], None] = _C._module_setattr

@@ -18,8 +18,6 @@ from typing import Any
 from modtree.torch import launch as _launch
 from modtree.torch.dropin import _adopt, _compile, _export, _libraries, _profiling
 
-__all__ = ["install", "is_active", "is_installed"]
-
 #: Module of torch, or of a library on it -> what is done with it once it was executed.
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.modules.module": _adopt.adopt,

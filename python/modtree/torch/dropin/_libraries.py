@@ -8,8 +8,6 @@ from typing import Any
 
 from modtree import _C
 
-__all__ = ["let_pyro_make_modules"]
-
 
 def let_pyro_make_modules(file: ModuleType) -> None:
     """Lets ``_PyroModuleMeta._New``, with which copies and pickles of a ``PyroModule[...]`` begin,

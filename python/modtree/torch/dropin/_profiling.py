@@ -14,8 +14,6 @@ from types import ModuleType
 
 from modtree import _C
 
-__all__ = ["show_calls_to_profilers"]
-
 
 def show_calls_to_profilers(file: ModuleType) -> None:
     """Follows the function by which ``torch.autograd.profiler`` notes that a profiler is at work:

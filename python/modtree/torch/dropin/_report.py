@@ -23,8 +23,6 @@ from typing import Any, TextIO
 from modtree import _C
 from modtree.torch.dropin._adopt import adopted
 
-__all__ = ["end_report", "print_report", "start_report"]
-
 #: ``PID:FOLDER``, or "1" for a process that is to print and has not begun.
 _VARIABLE = "MODTREE_DROPIN_REPORT"
 
