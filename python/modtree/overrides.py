@@ -139,8 +139,8 @@ class TorchFunctionMode:
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise NotImplementedError(
-            f"{type(self).__name__} has to define "
-            f"__torch_function__(self, func, types, args=(), kwargs=None)"
+            f"{type(self).__name__} has to define __torch_function__(self, func, types, args=(), "
+            "kwargs=None)"
         )
 
     def __enter__(self) -> Any:

@@ -64,10 +64,9 @@ class FunctionCtx:
                 tensor = tensor.restore(self._node())
             if tensor is not None and tensor._version != version:
                 raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by "
-                    "an inplace operation: a saved "
-                    f"tensor of shape {list(tensor.shape)} is at version {tensor._version}; "
-                    f"expected version {version}"
+                    "one of the variables needed for gradient computation has been modified by an "
+                    f"inplace operation: a saved tensor of shape {list(tensor.shape)} is at "
+                    f"version {tensor._version}; expected version {version}"
                 )
             result.append(tensor)
         return tuple(result)

@@ -266,10 +266,9 @@ class _InstanceNorm(_NormBase):
             if found:
                 error_msgs.append(
                     f"Unexpected running stats buffer(s) {' and '.join(names)} for "
-                    f"{type(self).__name__} with "
-                    "track_running_stats=False. If state_dict is a checkpoint saved before "
-                    "instance norm stopped tracking "
-                    "by default, delete these keys, or make the layer with track_running_stats=True"
+                    f"{type(self).__name__} with track_running_stats=False. If state_dict is a "
+                    "checkpoint saved before instance norm stopped tracking by default, delete "
+                    "these keys, or make the layer with track_running_stats=True"
                 )
                 for name in found:
                     state_dict.pop(prefix + name)
@@ -325,9 +324,8 @@ class _InstanceNorm(_NormBase):
                 f"({self.num_features}), but got: {channels}."
             )
         warnings.warn(
-            f"input's size at dim={axis} does not match num_features. You can silence this "
-            f"warning by not passing in "
-            "num_features, which is not used because affine=False",
+            f"input's size at dim={axis} does not match num_features. You can silence this warning "
+            "by not passing in num_features, which is not used because affine=False",
             stacklevel=3,
         )
 

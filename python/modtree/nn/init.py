@@ -202,8 +202,7 @@ def trunc_normal_(
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_: nearly all values lie "
-            "at "
-            "one end of the interval",
+            "at one end of the interval",
             stacklevel=2,
         )
     if a > b:

@@ -93,14 +93,13 @@ class RNNBase(_Recurrent):
         ):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an "
-                "element being "
-                f"zeroed, got {dropout!r}"
+                f"element being zeroed, got {dropout!r}"
             )
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero "
-                "dropout expects "
-                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
+                f"num_layers={num_layers}",
                 stacklevel=3,
             )
         if not isinstance(bias, bool):

@@ -170,9 +170,9 @@ class ArrayOptimizer(Optimizer):
             raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         if options.get("differentiable"):
             raise RuntimeError(
-                f"{type(self).__name__}(differentiable=True): steps change arrays in place and "
-                f"are not recorded; "
-                "compute the update from tensors with autograd.grad(..., create_graph=True) instead"
+                f"{type(self).__name__}(differentiable=True): steps change arrays in place and are "
+                "not recorded; compute the update from tensors with autograd.grad(..., "
+                "create_graph=True) instead"
             )
         ordered = {name: options[name] for name in self._order}
         Optimizer.__init__(self, params, {**ordered, **options, **self._fixed})

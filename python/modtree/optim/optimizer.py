@@ -259,8 +259,7 @@ class Optimizer:
             if len(group["params"]) != len(new["params"]):
                 raise ValueError(
                     "loaded state dict contains a parameter group that doesn't match the size of "
-                    "optimizer's group "
-                    f"(group {i}: {len(new['params'])} parameters, the optimizer "
+                    f"optimizer's group (group {i}: {len(new['params'])} parameters, the optimizer "
                     f"{len(group['params'])}). {_BY_NAMES}"
                 )
         owners: dict[Any, tuple[Any, Any]] = {}
@@ -329,8 +328,7 @@ class Optimizer:
         elif isinstance(params, set):
             raise TypeError(
                 "optimizer parameters need to be organized in ordered collections, but the order "
-                "of tensors in sets "
-                "changes between runs. Please use a list instead."
+                "of tensors in sets changes between runs. Please use a list instead."
             )
         params = list(params)
         names = [p[0] for p in params if isinstance(p, tuple)]

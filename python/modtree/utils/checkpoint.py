@@ -88,8 +88,7 @@ class _Run:
         if shapes != self.shapes:
             raise CheckpointError(
                 f"the checkpointed function gave {self.shapes} first and {shapes} when it ran "
-                f"again; it has to do the same "
-                "each time it is called"
+                "again; it has to do the same each time it is called"
             )
         return outputs
 

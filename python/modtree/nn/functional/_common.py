@@ -32,8 +32,7 @@ def need_constants(name: str, **arguments: Any) -> None:
         if value is not None and value.requires_grad and is_grad_enabled():
             raise RuntimeError(
                 f"The function '{name}' is not differentiable with respect to argument "
-                f"'{keyword}'. This input cannot have "
-                "requires_grad True: pass its detach()"
+                f"'{keyword}'. This input cannot have requires_grad True: pass its detach()"
             )
 
 

@@ -159,9 +159,8 @@ def _check_pieces(name: str, input: Tensor, factor: float, inplace: bool) -> Non
     _check_numbers(input, factor)
     if inplace:
         raise RuntimeError(
-            f"{name} in place with a negative factor cannot be differentiated: the result does "
-            f"not tell on "
-            "which side of 0 the input was. Use inplace=False"
+            f"{name} in place with a negative factor cannot be differentiated: the result does not "
+            "tell on which side of 0 the input was. Use inplace=False"
         )
 
 

@@ -57,8 +57,8 @@ def _same_size(input: Tensor, target: Tensor, stacklevel: int = 3) -> tuple[Tens
         return input, target
     warnings.warn(
         f"Using a target size ({target.shape}) that is different to the input size "
-        f"({input.shape}): the two are "
-        "broadcast, which is likely not what is meant. Give them the same size.",
+        f"({input.shape}): the two are broadcast, which is likely not what is meant. Give them the "
+        "same size.",
         stacklevel=stacklevel,
     )
     return broadcast_tensors(input, target)
@@ -257,9 +257,9 @@ def kl_div(
     reduction = reduction_of(size_average, reduce, reduction)
     if reduction == "mean":
         warnings.warn(
-            "reduction: 'mean' divides the total loss by both the batch size and the support "
-            "size. 'batchmean' divides "
-            "only by the batch size, and aligns with the KL div math definition.",
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. "
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.",
             stacklevel=2,
         )
     if reduction != "batchmean":
@@ -292,8 +292,7 @@ def binary_cross_entropy(
     if target.shape != input.shape:
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size "
-            f"({input.shape}) is deprecated. "
-            "Please ensure they have the same size."
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
     need_constants("binary_cross_entropy", weight=weight)
     if weight is not None:
@@ -568,8 +567,7 @@ def _with_probabilities(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or "
-            f"no classes but got "
-            f"weight tensor of shape: {list(weight.shape)}"
+            f"no classes but got weight tensor of shape: {list(weight.shape)}"
         )
     if smoothing > 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")

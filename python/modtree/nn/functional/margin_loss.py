@@ -51,9 +51,8 @@ def cosine_embedding_loss(
     wanted = target.dim() + 1
     if input1.dim() != wanted or input2.dim() != wanted:
         raise RuntimeError(
-            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs "
-            f"with sizes "
-            f"{list(input1.shape)} and {list(input2.shape)}."
+            f"{target.dim()}D target tensor expects {wanted}D input tensors, but found inputs with "
+            f"sizes {list(input1.shape)} and {list(input2.shape)}."
         )
     n1 = input1.square().sum(-1) + 1e-12
     n2 = input2.square().sum(-1) + 1e-12
@@ -182,9 +181,9 @@ def _triplet(
     dims = anchor.dim(), positive.dim(), negative.dim()
     if len(set(dims)) > 1:
         raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number of "
-            f"dimensions, but "
-            f"got: anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs"
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D "
+            "inputs"
         )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:

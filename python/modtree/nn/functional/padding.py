@@ -38,9 +38,8 @@ def pad(
     count = len(sizes) // 2
     if count > input.dim():
         raise RuntimeError(
-            "Padding length should be less than or equal to two times the input dimension but "
-            "got padding length "
-            f"{len(sizes)} and input of dimension {input.dim()}"
+            "Padding length should be less than or equal to two times the input dimension but got "
+            f"padding length {len(sizes)} and input of dimension {input.dim()}"
         )
     if mode == "constant":
         lead = ((0, 0),) * (input.dim() - count)
@@ -52,9 +51,8 @@ def pad(
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if count > 3 or not count + 1 <= input.dim() <= count + 2:
         raise NotImplementedError(
-            f"Padding size {len(sizes)} is not supported for {input.dim()}D input tensor with "
-            f"mode {mode!r}: two numbers "
-            "take 2D or 3D input, four 3D or 4D, six 4D or 5D"
+            f"Padding size {len(sizes)} is not supported for {input.dim()}D input tensor with mode "
+            f"{mode!r}: two numbers take 2D or 3D input, four 3D or 4D, six 4D or 5D"
         )
     return _pad_from_inside(input, sizes, mode)
 
@@ -80,8 +78,7 @@ def _check_size(axis: int, size: int, before: int, after: int) -> None:
     if size + before + after < 0:
         raise RuntimeError(
             f"pad: the input size {size} plus the negative padding {before} and {after} resulted "
-            f"in a negative output "
-            f"size, {size + before + after}, for dimension {axis}"
+            f"in a negative output size, {size + before + after}, for dimension {axis}"
         )
 
 

@@ -133,9 +133,8 @@ def _check_input(name: str, n: int, input: Tensor) -> None:
         raise IndexError(f"{name}: expected an image (C, H, W), but got shape {list(input.shape)}")
     if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but "
-            f"got:{list(input.shape)}"
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch "
+            f"size for input, but got:{list(input.shape)}"
         )
 
 
@@ -348,8 +347,7 @@ def _parts(name: str, n: int, input: Tensor, output_size: Any, no_channels: bool
         axis = list(input.shape).index(0, first)
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
-            f"has sizes "
-            f"{list(input.shape)} with dimension {axis} being empty"
+            f"has sizes {list(input.shape)} with dimension {axis} being empty"
         )
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if output_size is None:

@@ -46,9 +46,8 @@ def affine_grid(theta: Tensor, size: Sizes, align_corners: bool | None = None) -
     count = len(spatial)
     if count not in (2, 3) or tuple(theta.shape) != (int(size[0]), count, count + 1):
         raise ValueError(
-            f"Expected a batch of affine matrices of shape {int(size[0])}x{count}x{count + 1} "
-            f"for size {list(size)}. "
-            f"Got {list(theta.shape)}."
+            f"Expected a batch of affine matrices of shape {int(size[0])}x{count}x{count + 1} for "
+            f"size {list(size)}. Got {list(theta.shape)}."
         )
     axes = []
     for i, n in enumerate(spatial):
@@ -96,17 +95,16 @@ def grid_sample(
     if padding_mode not in _PADDINGS:
         raise ValueError(
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
-            "'reflection', but got: "
-            f"'{padding_mode}'"
+            f"'reflection', but got: '{padding_mode}'"
         )
     if not input.ndim or not grid.ndim:
         raise IndexError("grid_sample: expected an image and a grid, but got a scalar")
     count = input.ndim - 2
     if count not in (2, 3) or grid.ndim != input.ndim or grid.shape[-1] != count:
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and a grid with as many dimensions and "
-            f"size {count} in the last one, but "
-            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            "grid_sampler(): expected 4D or 5D input and a grid with as many dimensions and size "
+            f"{count} in the last one, but got input with sizes {list(input.shape)} and grid with "
+            f"sizes {list(grid.shape)}"
         )
     if 0 in input.shape[2:]:
         raise RuntimeError(
@@ -116,8 +114,7 @@ def grid_sample(
     if grid.shape[0] != input.shape[0]:
         raise RuntimeError(
             "grid_sampler(): expected grid and input to have same batch size, but got input with "
-            "sizes "
-            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if grid.dtype != input.dtype and input.numel() and grid.numel():
         raise RuntimeError(

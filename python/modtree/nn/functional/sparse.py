@@ -55,16 +55,14 @@ def embedding_bag(
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
-            f"then it must have the "
-            f"same shape as the input ({input.shape})"
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then "
+            f"it must have the same shape as the input ({input.shape})"
         )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a "
-                "mini-batch of fixed length "
-                f"sequences. However, found offsets of type {type(offsets)}"
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
+                f"of fixed length sequences. However, found offsets of type {type(offsets)}"
             )
         bags, size = input.shape
         offsets = arange(0, bags, device=input.device) * size
@@ -92,9 +90,8 @@ def embedding_bag(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
-            "supported for mode='sum' "
-            f"(got mode='{mode}')."
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            f"for mode='sum' (got mode='{mode}')."
         )
     if not weight.is_floating_point():
         raise NotImplementedError(
@@ -105,8 +102,7 @@ def embedding_bag(
         if not -count <= padding_idx < count:
             raise RuntimeError(
                 f"padding_idx must be within the number of embeddings, -{count} through "
-                f"{count - 1}, but got "
-                f"{padding_idx}"
+                f"{count - 1}, but got {padding_idx}"
             )
         padding_idx %= count
     if max_norm is not None:

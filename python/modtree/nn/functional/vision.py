@@ -282,8 +282,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if channels % (r * r):
         raise RuntimeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
-            "of upscale_factor, "
-            f"but input.size(-3)={channels} is not divisible by {r * r}"
+            f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
         )
     c, n = channels // (r * r), len(lead)
     x = input.reshape(*lead, c, r, r, height, width)
@@ -301,8 +300,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         if size % r:
             raise RuntimeError(
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
-                f"input.size({dim})={size} is "
-                f"not divisible by {r}"
+                f"input.size({dim})={size} is not divisible by {r}"
             )
     n = len(lead)
     x = input.reshape(*lead, channels, height // r, r, width // r, r)
@@ -331,9 +329,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, channels, *rest = input.shape
     if groups <= 0 or channels % groups:
         raise RuntimeError(
-            f"Number of groups to divide channels in must be positive, and number of channels "
-            f"must be divisible by "
-            f"groups. Got {channels} channels and {groups} groups."
+            "Number of groups to divide channels in must be positive, and number of channels must "
+            f"be divisible by groups. Got {channels} channels and {groups} groups."
         )
     return (
         input.reshape(n, groups, channels // groups, *rest)
@@ -404,8 +401,7 @@ def fold(
     if input.dim() not in (2, 3):
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            "non-zero dimensions for "
-            f"input, but got: {list(input.shape)}"
+            f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
     _need_elements("fold", input, 2)
     sizes = pool_sizes("fold", "output_size", output_size, 2)

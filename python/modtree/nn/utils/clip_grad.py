@@ -92,10 +92,8 @@ def get_total_norm(
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(
             f"The total norm of order {order} for gradients from `parameters` is non-finite "
-            f"({total}), so it cannot be "
-            "clipped. To disable this error and scale the gradients by the non-finite norm "
-            "anyway, set "
-            "`error_if_nonfinite=False`"
+            f"({total}), so it cannot be clipped. To disable this error and scale the gradients by "
+            "the non-finite norm anyway, set `error_if_nonfinite=False`"
         )
     return _C.from_array(result)
 

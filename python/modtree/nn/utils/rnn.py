@@ -160,9 +160,8 @@ def pack_padded_sequence(
         x = in_order(x, from_array(order))
     elif (np.diff(plain) > 0).any():
         raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. "
-            "You can pass "
-            "`enforce_sorted=False` to have the sequences sorted"
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+            "can pass `enforce_sorted=False` to have the sequences sorted"
         )
     sizes = (np.arange(plain[0])[:, None] < plain).sum(1)
     data = picked_steps(x[: len(sizes)], sizes)
@@ -188,9 +187,8 @@ def pad_packed_sequence(
     if total_length is not None:
         if total_length < len(sizes):
             raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in "
-                "input, but got "
-                f"total_length={total_length} and max sequence length being {len(sizes)}"
+                "Expected total_length to be at least the length of the longest sequence in input, "
+                f"but got total_length={total_length} and max sequence length being {len(sizes)}"
             )
         sizes = sizes + [0] * (total_length - len(sizes))
     padded = padded_steps(sequence.data, sizes)

@@ -23,8 +23,7 @@ def _expand(x: Any, sizes: Any) -> Any:
     if extra < 0:
         raise RuntimeError(
             f"expand({list(sizes)}): the number of sizes provided ({len(sizes)}) must be greater "
-            f"or equal to the "
-            f"number of dimensions in the tensor ({x.ndim})"
+            f"or equal to the number of dimensions in the tensor ({x.ndim})"
         )
     target = []
     for i, size in enumerate(sizes):
@@ -39,8 +38,8 @@ def _expand(x: Any, sizes: Any) -> Any:
         elif have is not None and have not in (1, size):
             raise RuntimeError(
                 f"The expanded size of the tensor ({size}) must match the existing size ({have}) "
-                f"at non-singleton "
-                f"dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: {list(x.shape)}"
+                f"at non-singleton dimension {i}.  Target sizes: {list(sizes)}.  Tensor sizes: "
+                f"{list(x.shape)}"
             )
         target.append(size)
     view = strided_view(

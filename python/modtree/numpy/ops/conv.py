@@ -45,9 +45,8 @@ def _check(
     need_arrays(name, x, weight, *(() if bias is None else (bias,)))
     if weight.ndim != x.ndim:
         raise RuntimeError(
-            f"Expected {x.ndim}-dimensional weight for {x.ndim}-dimensional input "
-            f"{list(x.shape)}, but got "
-            f"weight of size {list(weight.shape)} instead"
+            f"Expected {x.ndim}-dimensional weight for {x.ndim}-dimensional input {list(x.shape)}, "
+            f"but got weight of size {list(weight.shape)} instead"
         )
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
@@ -60,37 +59,32 @@ def _check(
     if weight.shape[0] < groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but "
-            f"got weight of size "
-            f"{list(weight.shape)} instead"
+            f"got weight of size {list(weight.shape)} instead"
         )
     if weight.shape[0] % groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
-            f"but got weight of "
-            f"size [{list(weight.shape)}] instead"
+            f"but got weight of size [{list(weight.shape)}] instead"
         )
     expected = weight.shape[0] if transposed else weight.shape[1] * groups
     if x.shape[1] != expected:
         given = f"transposed={int(transposed)}" if transposed else f"groups={groups}"
         raise RuntimeError(
-            f"Given {given}, weight of size {list(weight.shape)}, expected input{list(x.shape)} "
-            f"to have {expected} "
-            f"channels, but got {x.shape[1]} channels instead"
+            f"Given {given}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to "
+            f"have {expected} channels, but got {x.shape[1]} channels instead"
         )
     out = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and bias.shape != (out,):
         raise RuntimeError(
             f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
-            f"{out} elements, but "
-            f"got bias of size {list(bias.shape)} instead"
+            f"{out} elements, but got bias of size {list(bias.shape)} instead"
         )
     if x.dtype != weight.dtype or (bias is not None and bias.dtype != x.dtype):
         other = "weight" if x.dtype != weight.dtype else "bias"
         found = weight.dtype if other == "weight" or bias is None else bias.dtype
         raise RuntimeError(
             f"{name}: Input type ({x.dtype}) and {other} type ({found}) should be the same. "
-            f"Convert the input or the "
-            "module with .to(dtype)"
+            "Convert the input or the module with .to(dtype)"
         )
 
 
@@ -107,8 +101,7 @@ def _counts_of(
     if any(n < k for n, k in zip(sizes, reach, strict=True)):
         raise RuntimeError(
             f"Calculated padded input size per channel: {_text(sizes)}. Kernel size: "
-            f"{_text(reach)}. Kernel size "
-            "can't be greater than actual input size"
+            f"{_text(reach)}. Kernel size can't be greater than actual input size"
         )
     return tuple(map(window_count, sizes, kernel, stride, dilation))
 
@@ -232,15 +225,13 @@ def _checked_sizes(
     sizes = _transposed_sizes(y, weight.shape[2:], stride, padding, extra, dilation)
     if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
         raise RuntimeError(
-            f"output padding must be smaller than either stride or dilation, but got "
-            f"output_padding: {extra} "
-            f"stride: {stride} dilation: {dilation}"
+            "output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {extra} stride: {stride} dilation: {dilation}"
         )
     if min(sizes) <= 0:
         raise RuntimeError(
             f"Given input size per channel: {_text(y.shape[2:])}. Calculated output size per "
-            f"channel: {_text(sizes)}. "
-            "Output size is too small"
+            f"channel: {_text(sizes)}. Output size is too small"
         )
     return sizes
 

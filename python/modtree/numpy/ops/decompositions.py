@@ -144,9 +144,8 @@ def _solve(a: Any, b: Any) -> Any:
     rows = b.shape[-1] if vector else b.shape[-2]
     if rows != a.shape[-1]:
         raise RuntimeError(
-            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B "
-            f"({list(a.shape)} and "
-            f"{list(b.shape)})"
+            "linalg.solve: Incompatible shapes of A and B for the equation AX = B "
+            f"({list(a.shape)} and {list(b.shape)})"
         )
     try:
         if vector:
@@ -402,9 +401,8 @@ def _qr_back(g: Any, out: Any, x: Any, mode: str) -> Any:
     m, n = x.shape[-2:]
     if mode == "r" and g_r is not None:
         raise RuntimeError(
-            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
-            "Please use "
-            "linalg.qr(A, mode='reduced') if you are going to differentiate through linalg.qr"
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please "
+            "use linalg.qr(A, mode='reduced') if you are going to differentiate through linalg.qr"
         )
     if mode == "complete" and m > n:
         raise RuntimeError(

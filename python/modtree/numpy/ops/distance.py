@@ -85,8 +85,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     if x1.ndim < 2 or x2.ndim < 2 or x1.size(-1) != x2.size(-1):
         raise RuntimeError(
             "cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
-            "Got shapes "
-            f"{list(x1.shape)} and {list(x2.shape)}"
+            f"Got shapes {list(x1.shape)} and {list(x2.shape)}"
         )
     if not x1.dtype.is_floating_point or x1.dtype is not x2.dtype:
         raise RuntimeError(

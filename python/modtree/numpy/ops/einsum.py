@@ -78,9 +78,8 @@ def _term_labels(term: str, rank: int, number: int) -> Labels:
     hidden = rank - len(before) - len(after)
     if hidden < 0 or (hidden and not dots):
         raise RuntimeError(
-            f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) "
-            f"does not match the "
-            f"number of dimensions ({rank}) for operand {number}"
+            f"einsum(): the number of subscripts in the equation ({len(before) + len(after)}) does "
+            f"not match the number of dimensions ({rank}) for operand {number}"
             + ("" if dots else " and no ellipsis was given")
         )
     return (*map(_letter, before), *range(-hidden, 0), *map(_letter, after))
@@ -99,8 +98,7 @@ def sizes_of(xs: Any, inputs: tuple[Labels, ...]) -> dict[int, int]:
             elif size not in (1, have):
                 raise RuntimeError(
                     f"einsum(): subscript {_name(label)} has size {size} for operand {number} "
-                    f"(dimension {axis}) "
-                    f"which does not broadcast with previously seen size {have}"
+                    f"(dimension {axis}) which does not broadcast with previously seen size {have}"
                 )
     return sizes
 
@@ -288,8 +286,7 @@ def _axes(dims: Any, tensor: Any) -> list[int]:
         if not -tensor.ndim <= axis < tensor.ndim:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [{-tensor.ndim}, "
-                f"{tensor.ndim - 1}], but got "
-                f"{axis})"
+                f"{tensor.ndim - 1}], but got {axis})"
             )
     return [axis % tensor.ndim for axis in axes]
 
@@ -309,9 +306,8 @@ def tensordot(
     if isinstance(dims, int):
         if dims < 0 or dims > min(a.ndim, b.ndim):
             raise RuntimeError(
-                f"tensordot expects dims >= 0 and at most the dimensions of both tensors, but "
-                f"got dims={dims} for "
-                f"{a.ndim}D and {b.ndim}D"
+                "tensordot expects dims >= 0 and at most the dimensions of both tensors, but got "
+                f"dims={dims} for {a.ndim}D and {b.ndim}D"
             )
         dims = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     first, second = _axes(dims[0], a), _axes(dims[1], b)
@@ -322,9 +318,8 @@ def tensordot(
     for i, j in zip(first, second, strict=True):
         if a.shape[i] != b.shape[j] and 1 not in (a.shape[i], b.shape[j]):
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim "
-                f"{i} and second has size "
-                f"{b.shape[j]} in dim {j}"
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
+                f"and second has size {b.shape[j]} in dim {j}"
             )
         if a.shape[i] != b.shape[j]:
             if a.shape[i] == 1:

@@ -127,9 +127,8 @@ def _check(indices: Array, weight: Array, offsets: Array, per_sample: Array | No
     check_indices("embedding_bag", indices)
     if per_sample is not None and per_sample.dtype != weight.dtype:
         raise RuntimeError(
-            f"embedding_bag: expected per_sample_weights to have the dtype of weight "
-            f"({weight.dtype}), got "
-            f"{per_sample.dtype}"
+            "embedding_bag: expected per_sample_weights to have the dtype of weight "
+            f"({weight.dtype}), got {per_sample.dtype}"
         )
 
 
@@ -154,9 +153,8 @@ def _recorded(
         raise RuntimeError(str(error)) from None  # what torch raises for bags
     if offsets.size and offsets[0] != 0:
         raise RuntimeError(
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
-            "from position 0. "
-            f"However, got {offsets[0]}"
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            f"position 0. However, got {offsets[0]}"
         )
     if offsets.size and offsets[-1] > indices.size:
         raise RuntimeError(

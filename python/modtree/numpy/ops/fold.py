@@ -44,9 +44,8 @@ def _unfold_meta(x: Array, kernel: Sizes, dilation: Sizes, padding: Sizes, strid
     if min(counts) < 1:
         raise RuntimeError(
             f"Given input with spatial size {sizes}, kernel_size={kernel}, dilation={dilation}, "
-            f"padding={padding}, "
-            f"calculated shape of the array of sliding blocks as {counts}, but its components "
-            f"must be at least one."
+            f"padding={padding}, calculated shape of the array of sliding blocks as {counts}, but "
+            "its components must be at least one."
         )
     *lead, channels = x.shape[: x.ndim - len(kernel)]
     return (*lead, channels * math.prod(kernel), math.prod(counts)), x.dtype
@@ -76,17 +75,15 @@ def _fold_meta(
     if rows % elements or rows == 0:
         raise RuntimeError(
             "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
-            "but got "
-            f"input.size(1)={rows} and kernel_size={kernel}."
+            f"but got input.size(1)={rows} and kernel_size={kernel}."
         )
     if min(counts) < 1 or math.prod(counts) != found:
         terms = " * ".join(map(str, counts))
         raise RuntimeError(
             f"Given output_size={sizes}, kernel_size={kernel}, dilation={dilation}, "
-            f"padding={padding}, stride={stride}, "
-            f"expected size of input's dimension 2 to match the calculated number of sliding "
-            f"blocks {terms} = "
-            f"{math.prod(counts)}, but got input.size(2)={found}."
+            f"padding={padding}, stride={stride}, expected size of input's dimension 2 to match "
+            f"the calculated number of sliding blocks {terms} = {math.prod(counts)}, but got "
+            f"input.size(2)={found}."
         )
     return (*lead, rows // elements, *sizes), columns.dtype
 

@@ -43,9 +43,8 @@ def _gather(x: Any, axis: int, index: Any) -> Any:
     for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)):
         if i != axis and n > m and index.size:
             raise RuntimeError(
-                f"Size does not match at dimension {i} expected index {list(index.shape)} to be "
-                f"no larger than self "
-                f"{list(x.shape)} apart from dimension {axis}"
+                f"Size does not match at dimension {i} expected index {list(index.shape)} to be no "
+                f"larger than self {list(x.shape)} apart from dimension {axis}"
             )
     result = kernels.gather(x, axis, index)
     if result is None:

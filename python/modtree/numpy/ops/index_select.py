@@ -76,8 +76,7 @@ def _index_add(x: Any, axis: int, index: Any, source: Any, alpha: Any) -> Any:
     if source.shape != expected or one_scalar:
         raise RuntimeError(
             f"index_add(): source of shape {list(source.shape)} does not match {list(expected)}: "
-            f"self's shape with the "
-            f"{index.size} indices in dimension {axis}"
+            f"self's shape with the {index.size} indices in dimension {axis}"
         )
     if not x.size and x.ndim > 1:
         return result

@@ -52,8 +52,7 @@ def _dot(a: Any, b: Any) -> Any:
     if a.shape != b.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to "
-            f"have the same "
-            "number of elements"
+            "have the same number of elements"
         )
     return np.dot(a, b)
 
@@ -130,8 +129,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     if input.size(0) != mat2.size(0):
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{input.size(0)}, "
-            f"{input.size(2)}] but "
-            f"got: [{mat2.size(0)}, {mat2.size(1)}]."
+            f"{input.size(2)}] but got: [{mat2.size(0)}, {mat2.size(1)}]."
         )
     return _mm(input, mat2)
 

@@ -242,9 +242,8 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
     expected = x.shape[:1] + x.shape[2:] if x.ndim > 1 else ()
     if target.shape != expected and not (x.ndim == 1 and target.shape == (1,)):
         raise RuntimeError(
-            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an "
-            f"input of "
-            f"size {list(x.shape)}"
+            f"{name}: Expected target size {list(expected)}, got {list(target.shape)} for an input "
+            f"of size {list(x.shape)}"
         )
     need_floating(name, x)
     # Bytes are taken for an input (N, C) or (C), and where there are none.
@@ -259,14 +258,12 @@ def _check(name: str, x: Array, target: Array, weight: Array | None) -> None:
         if weight.shape != (classes,):
             raise RuntimeError(
                 f"{name}: weight tensor should be defined either for all {classes} classes or no "
-                f"classes "
-                f"but got weight tensor of shape: {list(weight.shape)}"
+                f"classes but got weight tensor of shape: {list(weight.shape)}"
             )
         if weight.dtype != x.dtype:
             raise RuntimeError(
-                f"expected scalar type {x.dtype} but found {weight.dtype}: {name}'s weight must "
-                f"be of "
-                "the input's dtype"
+                f"expected scalar type {x.dtype} but found {weight.dtype}: {name}'s weight must be "
+                "of the input's dtype"
             )
 
 

@@ -200,22 +200,19 @@ def _check_groups(x: Array, weight: Array | None, bias: Array | None, groups: in
         )
     if groups < 1 or x.shape[1] % groups:
         raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input "
-            "of shape "
-            f"{list(x.shape)} and num_groups={groups}"
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {list(x.shape)} and num_groups={groups}"
         )
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value.shape != (x.shape[1],):
             raise RuntimeError(
-                f"Expected {name} to be a vector of size equal to the number of channels in "
-                f"input, but got {name} of "
-                f"shape {list(value.shape)} and input of shape {list(x.shape)}"
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(value.shape)} and input of shape {list(x.shape)}"
             )
         if value is not None and value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"group_norm: expected {name} to be of the dtype of the input, {x.dtype}, got "
-                f"{value.dtype}. Convert "
-                "the input or the module with .to(dtype)"
+                f"{value.dtype}. Convert the input or the module with .to(dtype)"
             )
     need_floating("group_norm", x)
 
@@ -296,8 +293,7 @@ def _check_batch(
         if value.dtype != x.dtype and not half_with_single(x, value):
             raise RuntimeError(
                 f"batch_norm: expected {name} to be of the dtype of the input, {x.dtype}, got "
-                f"{value.dtype}. Convert "
-                "the input or the module with .to(dtype)"
+                f"{value.dtype}. Convert the input or the module with .to(dtype)"
             )
 
 

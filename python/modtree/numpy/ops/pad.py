@@ -30,9 +30,9 @@ def _pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Any:
             limit = {"reflect": n - 1, "circular": n}.get(mode)
             if (limit is not None and max(before, after) > limit) or n == 0:
                 raise RuntimeError(
-                    f"Padding size should be less than the corresponding input dimension for "
-                    f"mode '{mode}', but got: "
-                    f"padding ({before}, {after}) at dimension {axis} of input {list(x.shape)}"
+                    "Padding size should be less than the corresponding input dimension for mode "
+                    f"'{mode}', but got: padding ({before}, {after}) at dimension {axis} of input "
+                    f"{list(x.shape)}"
                 )
             x = np.take(x, padded_index(n, (before, after), mode), axis)
     return x

@@ -26,10 +26,9 @@ def permute(input: Tensor, *dims: int | Sizes) -> Tensor:
     order = as_ints(dims)
     if len(order) != input.ndim:
         raise RuntimeError(
-            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
-            f"length of the desired "
-            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = "
-            f"{len(order)}"
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is not "
+            f"equal to len(dims) = {len(order)}"
         )
     return ops["permute"](input, order)
 

@@ -48,8 +48,8 @@ def _check(x: Array, kernel: Sizes, counts: Sizes, name: str) -> None:
         found = "x".join(map(str, (max(n, 0) for n in counts)))
         raise RuntimeError(
             f"{name}: Given input size: ({lead}x{sizes}). Calculated output size: "
-            f"({lead}x{found}). Output size is "
-            f"too small: a kernel of size {kernel} needs a larger input or more padding"
+            f"({lead}x{found}). Output size is too small: a kernel of size {kernel} needs a larger "
+            "input or more padding"
         )
 
 

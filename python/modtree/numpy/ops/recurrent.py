@@ -131,9 +131,8 @@ def check_sequence(
     for other in (*states, *given):
         if other.dtype != x.dtype:
             raise RuntimeError(
-                f"{name}: input, hidden state and weights must have the same dtype, got "
-                f"{x.dtype} and "
-                f"{other.dtype}. Convert the input or the module with .to(dtype)"
+                f"{name}: input, hidden state and weights must have the same dtype, got {x.dtype} "
+                f"and {other.dtype}. Convert the input or the module with .to(dtype)"
             )
 
 

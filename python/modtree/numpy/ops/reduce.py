@@ -101,10 +101,9 @@ def _accumulate(ufunc: Any) -> Any:
 def require_float(name: str, x: Any) -> None:
     if x.dtype.kind not in "fc":
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. Input dtype must be either a floating "
-            f"point or complex "
-            f"dtype. Got: {SCALAR_NAMES.get(x.dtype.kind, x.dtype)} instead. Pass dtype=, or "
-            f"convert with .float()"
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
+            f"or complex dtype. Got: {SCALAR_NAMES.get(x.dtype.kind, x.dtype)} instead. Pass "
+            "dtype=, or convert with .float()"
         )
 
 
@@ -144,8 +143,7 @@ def require_size(x: Any, axis: Any) -> None:
     if count(x.shape, axis) == 0:
         raise RuntimeError(
             "max()/min(): Expected reduction dim to be specified for input.numel() == 0, and to "
-            "have a size "
-            f"of 1 or more (got shape {list(x.shape)})"
+            f"have a size of 1 or more (got shape {list(x.shape)})"
         )
 
 

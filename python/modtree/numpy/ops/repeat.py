@@ -21,8 +21,7 @@ def _repeat(x: Any, counts: Any) -> Any:
     if len(counts) < x.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
-            "tensor: got "
-            f"{list(counts)} for shape {list(x.shape)}"
+            f"tensor: got {list(counts)} for shape {list(x.shape)}"
         )
     return np.tile(x, counts)
 
@@ -36,8 +35,7 @@ def _repeat_interleave_meta(x: Any, repeats: Any, axis: Any) -> Any:
     if not isinstance(repeats, int):
         raise NotImplementedError(
             "repeat_interleave: the shape of the result depends on the values of repeats, which "
-            "are not there for "
-            "tensors on 'meta'; pass a number"
+            "are not there for tensors on 'meta'; pass a number"
         )
     shape = [x.size] if axis is None else list(x.shape)
     shape[axis or 0] *= repeats

@@ -69,9 +69,8 @@ def _scatter_reduce(
         return x.copy()
     if not max(index.ndim, 1) == max(source.ndim, 1) == max(x.ndim, 1):
         raise RuntimeError(
-            f"Index tensor must have the same number of dimensions as self and src tensor, got "
-            f"{index.ndim}, {x.ndim} "
-            f"and {source.ndim}"
+            "Index tensor must have the same number of dimensions as self and src tensor, got "
+            f"{index.ndim}, {x.ndim} and {source.ndim}"
         )
     if index.ndim != x.ndim or source.ndim != x.ndim:  # one of them has no dimensions
         shape = x.shape
@@ -179,9 +178,8 @@ def _array(x: Any) -> Any:
 def _check_factors(*factors: Any) -> None:
     if any((_array(f) == 0).any() for f in factors):
         raise RuntimeError(
-            "scatter_reduce(reduce='prod') has no second derivative where a factor is zero: "
-            "gather the factors and use "
-            "prod()"
+            "scatter_reduce(reduce='prod') has no second derivative where a factor is zero: gather "
+            "the factors and use prod()"
         )
 
 

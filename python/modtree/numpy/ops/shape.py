@@ -46,9 +46,8 @@ def _view_as_real(x: Any) -> Any:
 def _view_as_complex(x: Any) -> Any:
     if x.dtype.kind != "f" or x.shape[-1:] != (2,) or x.strides[-1] != x.itemsize:
         raise RuntimeError(
-            f"view_as_complex: expected real numbers whose last dimension has size 2 and stride "
-            f"1, got {x.dtype} of "
-            f"shape {list(x.shape)}"
+            "view_as_complex: expected real numbers whose last dimension has size 2 and stride 1, "
+            f"got {x.dtype} of shape {list(x.shape)}"
         )
     return x.view(np.result_type(x.dtype, np.complex64))[..., 0]
 

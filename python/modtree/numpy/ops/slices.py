@@ -163,8 +163,7 @@ def split(input: Tensor, split_size: int | Sizes, dim: int = 0) -> tuple[Tensor,
         if sum(sizes) != total:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's "
-                f"size at dimension "
-                f"{dim}), but got split_sizes={sizes}"
+                f"size at dimension {dim}), but got split_sizes={sizes}"
             )
     return ops["split"](input, sizes, dim)
 

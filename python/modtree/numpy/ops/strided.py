@@ -55,8 +55,7 @@ def _as_strided(x: Any, shape: Any, strides: Any, offset: Any, _layout: Any) -> 
     if offset < 0 or offset + reach(shape, strides) > flat.size:
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset} "
-            f"need elements that are out of "
-            f"bounds for storage of size {flat.size}"
+            f"need elements that are out of bounds for storage of size {flat.size}"
         )
     steps = [s * x.itemsize for s in strides]
     return strided_view(flat[offset:], shape, steps)

@@ -157,8 +157,7 @@ def _fit(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Any:
         if extra < 0 or any(n not in (1, m) for n, m in zip(shape, have[extra:], strict=True)):
             raise RuntimeError(
                 f"Function {name} returned an invalid gradient: got shape {list(have)} but "
-                f"expected shape compatible "
-                f"with {list(shape)}"
+                f"expected shape compatible with {list(shape)}"
             )
         summed = [i for i, m in enumerate(have) if i < extra or (shape[i - extra] == 1 and m != 1)]
         value = value.sum(summed).reshape(shape) if summed else value.reshape(shape)
@@ -172,9 +171,8 @@ def _fit(value: Any, shape: tuple[int, ...], dtype: Any, name: str) -> Any:
 def refuse_second(name: str) -> Any:
     def refuse(*gradients: Any) -> Any:
         raise RuntimeError(
-            f"derivative of {name} is not differentiable: it was computed on arrays, not "
-            f"recorded. Write the function with "
-            "operations whose gradients can be derived again"
+            f"derivative of {name} is not differentiable: it was computed on arrays, not recorded. "
+            "Write the function with operations whose gradients can be derived again"
         )
 
     return refuse

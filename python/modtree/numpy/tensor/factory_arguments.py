@@ -142,9 +142,8 @@ def _into(name: str, out: Any, make: Any, args: Any, kwargs: dict[str, Any]) -> 
         if name == "arange" and out.numel() not in (0, result.numel()):
             warnings.warn(
                 f"The number of elements in the out tensor of shape {list(out.shape)} is "
-                f"{out.numel()} which does not match "
-                f"the computed number of elements {result.numel()}; it is resized. Pass an empty "
-                f"tensor as out.",
+                f"{out.numel()} which does not match the computed number of elements "
+                f"{result.numel()}; it is resized. Pass an empty tensor as out.",
                 stacklevel=3,
             )
         out.resize_(result.shape)  # type: ignore[attr-defined]  # Tensor's, a layer above

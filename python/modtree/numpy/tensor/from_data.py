@@ -230,9 +230,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
     if builtins.min(array.strides, default=0) < 0:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
-            "strides are not "
-            "currently supported. (You can probably work around this by making a copy of your "
-            "array  with array.copy().)"
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array  with array.copy().)"
         )
     return from_array(array)
 

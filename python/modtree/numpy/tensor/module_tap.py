@@ -118,10 +118,9 @@ class ModuleTap:
     def _run_without_inputs(self, grad_output: Any) -> None:
         warnings.warn(
             "Full backward hook is firing when gradients are computed with respect to module "
-            "outputs since no inputs "
-            f"require gradients: the hooks of '{type(self.module).__name__}' get None as the "
-            f"gradient of every input. Let "
-            "an input require gradients, or put the hook on a parameter.",
+            "outputs since no inputs require gradients: the hooks of "
+            f"'{type(self.module).__name__}' get None as the gradient of every input. Let an input "
+            "require gradients, or put the hook on a parameter.",
             stacklevel=4,  # whoever called backward()
         )
         for hook in self.hooks:
@@ -131,9 +130,8 @@ class ModuleTap:
             ):
                 raise RuntimeError(
                     "Backward hook for Modules where no input requires gradient should always "
-                    "return None or None for all "
-                    f"gradients, but a hook of '{type(self.module).__name__}' returned "
-                    f"{_described(result)}"
+                    "return None or None for all gradients, but a hook of "
+                    f"'{type(self.module).__name__}' returned {_described(result)}"
                 )
 
     def _checked(self, group: _Group, gradients: tuple[Any, ...], kind: str) -> tuple[Any, ...]:
@@ -145,14 +143,12 @@ class ModuleTap:
             if not isinstance(gradient, _C.TensorBase):
                 raise TypeError(
                     f"expected Variable, but hook returned '{type(gradient).__name__}': {who} "
-                    f"returns None or a tuple of "
-                    "Tensors and Nones"
+                    "returns None or a tuple of Tensors and Nones"
                 )
             if tuple(gradient.shape) != shape:
                 raise RuntimeError(
                     f"{who} has changed the size of value: a gradient of shape {shape} was "
-                    f"replaced by one of shape "
-                    f"{tuple(gradient.shape)}"
+                    f"replaced by one of shape {tuple(gradient.shape)}"
                 )
             if gradient.dtype != dtype:
                 raise RuntimeError(

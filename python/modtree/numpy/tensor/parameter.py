@@ -78,10 +78,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if type(parameter) is not kind:
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {kind.__name__} requires that "
-                f"detach() returns an "
-                f"instance of the same type, but it returned a {type(parameter).__name__}. "
-                f"Override detach(), or "
-                "pass the plain tensor that it returns."
+                "detach() returns an instance of the same type, but it returned a "
+                f"{type(parameter).__name__}. Override detach(), or pass the plain tensor that it "
+                "returns."
             )
         parameter._is_param = True
         return parameter
@@ -169,8 +168,8 @@ def _foreign(cls: type, own: type, family: TensorFamily) -> TensorFamily:
     if cls is not own:
         raise TypeError(
             f"{cls.__name__} is a kind of modtree tensor and cannot hold a tensor of "
-            f"{family.name}: derive it from "
-            f"{family.name}'s own {own.__name__}, or pass a modtree.Tensor"
+            f"{family.name}: derive it from {family.name}'s own {own.__name__}, or pass a "
+            "modtree.Tensor"
         )
     return family
 
@@ -181,7 +180,7 @@ def _detach(data: Any, what: str) -> Any:
     except AttributeError:
         raise AttributeError(
             f"'{type(data).__name__}' object has no attribute 'detach': {what}() takes a tensor. "
-            f"Wrap arrays with "
-            "modtree.from_numpy(array) and other numbers with modtree.tensor(values)."
+            "Wrap arrays with modtree.from_numpy(array) and other numbers with "
+            "modtree.tensor(values)."
         ) from None
     return detach()

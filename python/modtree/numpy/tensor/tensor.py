@@ -479,8 +479,7 @@ class Tensor(_C.TensorBase):
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-                "protocol at the "
-                "moment. Use detach() first"
+                "protocol at the moment. Use detach() first"
             )
         plain = (
             self.detach() if self.is_meta else _C.from_array(copy_with_memory(self._array, memo))

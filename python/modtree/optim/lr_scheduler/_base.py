@@ -15,9 +15,8 @@ from modtree.optim.optimizer import Optimizer
 
 _EPOCH_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated: call "
-    "`scheduler.step()`. With an "
-    "epoch the closed form of the schedule is used where there is one, which may differ from the "
-    "chained form"
+    "`scheduler.step()`. With an epoch the closed form of the schedule is used where there is one, "
+    "which may differ from the chained form"
 )
 _ORDER = "see 'How to adjust learning rate' in the documentation of torch.optim"
 
@@ -94,9 +93,8 @@ class LRScheduler:
                 elif "initial_lr" not in group:
                     raise KeyError(
                         f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
-                        f"scheduler with "
-                        "last_epoch >= 0: load the optimizer's state first, or start with "
-                        "last_epoch=-1"
+                        "scheduler with last_epoch >= 0: load the optimizer's state first, or "
+                        "start with last_epoch=-1"
                     )
             self.base_lrs = group_values(optimizer, "initial_lr")
             self.last_epoch = last_epoch
@@ -144,16 +142,16 @@ class LRScheduler:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
-                "initialization. Please, make "
-                f"sure to call `optimizer.step()` before `lr_scheduler.step()`; {_ORDER}",
+                "initialization. Please, make sure to call `optimizer.step()` before "
+                f"`lr_scheduler.step()`; {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in "
-                "the opposite order, or the "
-                f"first value of the learning rate schedule is skipped; {_ORDER}",
+                "the opposite order, or the first value of the learning rate schedule is skipped; "
+                f"{_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )

@@ -22,15 +22,13 @@ class _Combined(LRScheduler):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler, whose step() needs "
-                    f"a metric, "
-                    f"but got one at index {i} in the given schedulers sequence."
+                    f"{name} does not support `ReduceLROnPlateau` scheduler, whose step() needs a "
+                    f"metric, but got one at index {i} in the given schedulers sequence."
                 )
             if optimizer is not scheduler.optimizer:
                 raise ValueError(
                     f"{name} expects all schedulers to belong to the same optimizer, but got "
-                    f"scheduler "
-                    f"{type(scheduler).__name__} at index {i} with another "
+                    f"scheduler {type(scheduler).__name__} at index {i} with another "
                     f"{type(scheduler.optimizer).__name__}."
                 )
 
@@ -80,9 +78,8 @@ class SequentialLR(_Combined):
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
-                "the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of "
-                f"milestones to be equal to {len(milestones)}"
+                f"the number of milestone points, but got number of schedulers {len(schedulers)} "
+                f"and the number of milestones to be equal to {len(milestones)}"
             )
         self._schedulers = schedulers
         self._milestones = milestones

@@ -29,8 +29,7 @@ def _plain(value: Any, name: str, has_gradient: bool = True) -> Any:
         if has_gradient and value.requires_grad and _C.is_grad_enabled():
             raise RuntimeError(
                 f"np.{name} on a tensor that requires grad would lose its gradient: "
-                f"{_instead(name)}call it on "
-                "tensor.detach(), or under modtree.no_grad()"
+                f"{_instead(name)}call it on tensor.detach(), or under modtree.no_grad()"
             )
         return value._array_view  # the function may hand it to user code
     if isinstance(value, (list, tuple)):
@@ -57,8 +56,7 @@ def _check_out(out: Any, name: str) -> None:
         if target is not None and not isinstance(target, _Base):
             raise TypeError(
                 f"np.{name}: out= must be a modtree.Tensor when an input is one (got "
-                f"{type(target).__name__}); "
-                "call it on tensor.detach().numpy() to fill an array"
+                f"{type(target).__name__}); call it on tensor.detach().numpy() to fill an array"
             )
 
 

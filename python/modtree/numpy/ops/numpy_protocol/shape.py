@@ -99,9 +99,8 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     axes = [x % max(a.ndim, 1) for x in ((axis,) if isinstance(axis, int) else axis)]
     if any(a.shape[x] != 1 for x in axes if a.ndim):
         raise ValueError(
-            f"cannot select an axis to squeeze out which has size not equal to one: axis {axis} "
-            f"of shape "
-            f"{tuple(a.shape)}"
+            f"cannot select an axis to squeeze out which has size not equal to one: axis {axis} of "
+            f"shape {tuple(a.shape)}"
         )
     return ops["squeeze"](a, axes)
 
