@@ -261,8 +261,12 @@ void bind_kernels(Functions &functions) {
   const auto kernels = py::reinterpret_borrow<py::object>(PyImport_AddModule(name.c_str()));
   if (!kernels ||
       PyModule_SetDocString(
-          kernels.ptr(), "Numeric kernels on float32 and float64 arrays; out may be the input.") <
-          0 ||
+          kernels.ptr(),
+          "Numeric kernels on float32 and float64 arrays; out may be the input.\n\n"
+          "Array arguments beside the first take its dtype and the shape that follows from it: "
+          "TypeError\nand ValueError otherwise, IndexError for an index out of range. Arrays may "
+          "have any layout; only\nthose that an optimizer's step changes in place must be "
+          "contiguous.") < 0 ||
       PyModule_AddObjectRef(module.ptr(), "kernels", kernels.ptr()) < 0) {
     throw py::error_already_set();
   }

@@ -109,10 +109,12 @@ py::object wrap(py::object result, bool shared) {
   return owned(wrap_result(result.release().ptr(), shared));
 }
 
-py::object shown_array(const Array &array) { return owned(shown_view(as_array(array.ptr()))); }
+Array shown_array(const Array &array) {
+  return py::reinterpret_borrow<Array>(owned(shown_view(as_array(array.ptr()))));
+}
 
-py::object owner_of_array(const Array &array) {
-  return py::reinterpret_borrow<py::object>(as_object(owner_of_memory(as_array(array.ptr()))));
+Array owner_of_array(const Array &array) {
+  return py::reinterpret_borrow<Array>(as_object(owner_of_memory(as_array(array.ptr()))));
 }
 
 void bind_create(Functions &m) {

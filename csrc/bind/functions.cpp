@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bind/functions.h"
 
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 
@@ -26,6 +27,7 @@ struct BoundFunction {
   PyMethodDef definition{};
   std::string name, doc;
   std::vector<ParameterType> types;
+  ParameterType result{};
   std::vector<std::string> texts;
   std::vector<const char *> names;   // into texts
   std::vector<py::object> defaults;  // empty where there is none
@@ -34,6 +36,34 @@ struct BoundFunction {
 };
 
 namespace {
+
+std::vector<const BoundFunction *> bound_functions;
+
+// As Python writes each Kind, in their order.
+constexpr const char *kAnnotations[] = {
+    "Any",
+    "np.ndarray[Any, Any]",
+    "dict[Any, Any]",
+    "str",
+    "tuple[Any, ...]",
+    "type",
+    "bool",
+    "int",
+    "float",
+    "str",
+    "Sequence[int]",
+    "Sequence[int]",
+    "Sequence[bool]",
+    "Sequence[Any]",
+    "Any",
+    "None",
+};
+static_assert(std::size(kAnnotations) == static_cast<std::size_t>(Kind::none) + 1);
+
+std::string annotation(ParameterType type) {
+  const std::string text = kAnnotations[static_cast<std::size_t>(type.kind)];
+  return type.may_be_none ? text + " | None" : text;
+}
 
 // What a call holds until it ends.
 struct Held {
@@ -57,6 +87,7 @@ public:
     switch (type.kind) {
       case Kind::object:
       case Kind::name:
+      case Kind::none:
         return 0;
       case Kind::array:
         return is_array(object) ? 0 : refuse("a NumPy array", object);
@@ -314,6 +345,23 @@ PyObject *call_bound(const BoundFunction &function, Call call, PyObject *const *
   });
 }
 
+py::str annotations_of(py::handle function) {
+  std::string lines;
+  for (const BoundFunction *known : bound_functions) {
+    if (!PyCFunction_Check(function.ptr()) ||
+        reinterpret_cast<PyCFunctionObject *>(function.ptr())->m_ml != &known->definition) {
+      continue;
+    }
+    for (const ParameterType &type : known->types) {
+      if (type.kind != Kind::name) {
+        lines += annotation(type) + "\n";
+      }
+    }
+    lines += annotation(known->result);
+  }
+  return lines;
+}
+
 Functions::Functions(py::handle module)
     : module_(module),
       module_name_(py::reinterpret_steal<py::object>(PyModule_GetNameObject(module.ptr()))),
@@ -338,12 +386,14 @@ py::object Functions::literal(const std::string &text) {
 }
 
 const BoundFunction *Functions::add(const char *signature, const char *doc,
-                                    const std::vector<ParameterType> &types, Entry entry) {
+                                    const std::vector<ParameterType> &types, ParameterType result,
+                                    Entry entry) {
   auto *function = new BoundFunction;
   const std::string text = signature;
   function->name = text.substr(0, text.find('('));
   function->doc = text + "\n--\n\n" + doc;
   function->types = types;
+  function->result = result;
   function->keyword_only_from = static_cast<int>(kMost);
   for (const std::string &part : split_parameters(text)) {
     const int number = static_cast<int>(function->texts.size());
@@ -383,6 +433,7 @@ const BoundFunction *Functions::add(const char *signature, const char *doc,
   if (!object || PyModule_AddObjectRef(module_.ptr(), function->name.c_str(), object.ptr()) < 0) {
     throw py::error_already_set();
   }
+  bound_functions.push_back(function);
   return function;
 }
 

@@ -51,6 +51,7 @@ enum class Kind : std::uint8_t {
   truths,    // so many bools
   objects,   // so many of anything
   name,      // none of Python's, see FunctionName
+  none,      // a result alone: void
 };
 
 struct ParameterType {
@@ -187,6 +188,11 @@ struct Parameter<py::handle> {
 
 // --- results
 
+template <>
+struct Parameter<void> {
+  static constexpr ParameterType type{Kind::none};
+};
+
 inline py::object to_object(py::object value) { return value; }
 inline py::object to_object(bool value) { return py::bool_(value); }
 inline py::object to_object(std::int64_t value) { return py::int_(value); }
@@ -219,6 +225,7 @@ struct FunctionOf<Result (*)(Args...)> {
   using Function = Result (*)(Args...);
 
   static std::vector<ParameterType> types() { return {Parameter<std::decay_t<Args>>::type...}; }
+  static constexpr ParameterType result = Parameter<Result>::type;
 
   static py::object call(Function function, const Value *values) {
     return call(function, values, std::index_sequence_for<Args...>());
@@ -258,6 +265,10 @@ struct Bound {
   }
 };
 
+// Annotations of the parameters of a function, by position, and of its result: a line for each, and
+// no line for an object that is not such a function.
+py::str annotations_of(py::handle function);
+
 // Gives functions to a module.
 class Functions {
 public:
@@ -284,11 +295,13 @@ private:
   template <auto kFunction, class Section>
   void define(const char *signature, const char *doc) {
     using Made = Bound<kFunction, Section>;
-    Made::function = add(signature, doc, FunctionOf<decltype(kFunction)>::types(), &Made::entry);
+    using Types = FunctionOf<decltype(kFunction)>;
+    Made::function = add(signature, doc, Types::types(), Types::result, &Made::entry);
   }
 
   const BoundFunction *add(const char *signature, const char *doc,
-                           const std::vector<ParameterType> &types, Entry entry);
+                           const std::vector<ParameterType> &types, ParameterType result,
+                           Entry entry);
   py::object literal(const std::string &text);
 
   py::handle module_;

@@ -159,6 +159,10 @@ PYBIND11_MODULE(_C_in_main, m) {
       "uses them.");
   functions.def<installed_objects>(
       "_installed()", "What was given to _install, by name; None for what is missing.");
+  functions.def<annotations_of>(
+      "_annotations(function, /)",
+      "Annotations of the parameters of a function of the extension and of its result, a line for "
+      "each, with which tools/make_stubs writes its stub.");
   bind_kernels(functions);
   bind_tensor(functions);
   bind_autograd(functions);

@@ -101,3 +101,16 @@ def test_signatures_names_and_pickles():
     for function in vars(kernels).values():
         if inspect.isbuiltin(function):
             assert function.__doc__ and inspect.signature(function)
+
+
+def test_functions_say_the_types_of_their_parameters_and_result():
+    array = "np.ndarray[Any, Any]"
+    found = _C._annotations(kernels.fmod).split("\n")
+    assert found == [array] * 3  # without the name of the function, which C++ gets too
+    found = _C._annotations(kernels.scatter_add_rows).split("\n")
+    assert found == ["Any", array, "int", "int | None", "Any"]
+    assert _C._annotations(_C._set_torch_to) == "Any\nNone"
+
+
+def test_other_objects_say_no_types():
+    assert {_C._annotations(other) for other in (None, len, _C._has_torch_function)} == {""}

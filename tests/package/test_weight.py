@@ -25,9 +25,9 @@ CEILINGS = {
     "editing": 3_600,
     "cli": 1_500,
 }
-WHOLE = {"python/modtree": 87_800, "csrc": 49_750, "bench": 3_500, "docs": 7_050, "tests": 131_200}
+WHOLE = {"python/modtree": 86_670, "csrc": 50_350, "bench": 3_500, "docs": 7_050, "tests": 131_200}
 #: Files and folders at the top of the package, without what a build writes.
-ENTRIES = 24
+ENTRIES = 23
 
 
 #: Made by builds: stubs have another suffix, and these are pages.
@@ -36,7 +36,7 @@ MADE = {"api", "family_functions.md", "missing.md"}
 
 def written(folder: str) -> list[Path]:
     """The sources and texts in a folder that somebody has written."""
-    found = [ROOT / "python" / "modtree" / "_C.pyi"] if folder == "python/modtree" else []
+    found = [ROOT / "csrc" / "bind" / "extension.pyi"] if folder == "csrc" else []
     for path in (ROOT / folder).rglob("*") if (ROOT / folder).is_dir() else [ROOT / folder]:
         parts = path.relative_to(ROOT).parts
         if path.suffix in (".py", ".cpp", ".h", ".md", ".txt") and not MADE.intersection(parts):
@@ -55,7 +55,7 @@ def test_a_room_stays_below_its_ceiling(rooms):
 
 def test_what_no_room_has_stays_below_its_ceiling():
     in_rooms = sum(lines(f"python/modtree/{room}") for rooms in CEILINGS for room in rooms.split())
-    assert lines("python/modtree") - in_rooms <= 2_500
+    assert lines("python/modtree") - in_rooms <= 1_370
 
 
 @pytest.mark.parametrize("folder", WHOLE)
