@@ -16,14 +16,14 @@ pytestmark = pytest.mark.skipif(not (ROOT / "csrc").exists(), reason="needs the 
 
 #: Folders of the package -> the lines that they may have together.
 CEILINGS = {
-    "core": 6_100,
+    "core": 6_200,
     "torch": 2_700,
     "numpy nn optim autograd func utils distributions": 42_900,
     "jax jax_arrays": 6_350,
-    "files": 14_400,
-    "inspection": 7_950,
+    "files": 14_500,
+    "inspection": 8_000,
     "editing": 3_600,
-    "cli": 1_500,
+    "cli": 1_550,
 }
 WHOLE = {"python/modtree": 86_670, "csrc": 50_350, "bench": 3_500, "docs": 7_050, "tests": 131_200}
 #: Files and folders at the top of the package, without what a build writes.

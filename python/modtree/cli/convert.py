@@ -8,7 +8,7 @@ import fnmatch
 import json
 from collections.abc import Callable
 
-from modtree.cli.ending import SAME, Trouble
+from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
     RULE_HELP,
     add_at,
@@ -24,10 +24,10 @@ from modtree.cli.terminal import headline
 from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
-from modtree.files.checkpoint.convert import convert, left_out
+from modtree.files.checkpoint.convert import Changes, convert, left_out
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.sources.source import source_of
-from modtree.inspection.phrases import bytes_text, printable
+from modtree.inspection.phrases import bytes_text, noun, printable
 
 _DESCRIPTION = """\
 Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
@@ -44,7 +44,7 @@ _EXAMPLES = """\
     modtree convert model.safetensors backbone.safetensors --drop head --drop '**.lora_{A,B}'
 """
 _FEW = 5
-_STATUS = "0: written; 2: a file cannot be read or written"
+_STATUS = "0: written; 1: written, and values became infinite; 2: a file cannot be read or written"
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +61,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=["float16", "bfloat16", "float32", "float64"],
         help="the dtype of floating-point tensors",
+    )
+    parser.add_argument(
+        "--keep",
+        action="append",
+        type=pattern,
+        metavar="PATTERN",
+        help="what --dtype does not convert, at and below what matches: '**.norm'",
     )
     parser.add_argument(
         "--max-shard-size", metavar="SIZE", help="several files, none larger: 5GB, 500MiB"
@@ -112,7 +119,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             not_wanted = [key for key in checkpoint.keys() if rename(key) is None]
         leaves_out = left_out(checkpoint, not_wanted)
     try:
-        convert(
+        changes = convert(
             source,
             options.target,
             dtype=options.dtype,
@@ -123,13 +130,14 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             join=rules,
             atomic=not options.in_place,
             overwrite=options.overwrite,
+            keep=options.keep,
         )
     except CheckpointError:
         raise
     except (TypeError, ValueError) as error:  # options that do not fit
         raise Trouble(str(error)) from error
-    _say(options, leaves_out)
-    return SAME
+    _say(options, leaves_out, changes)
+    return DIFFERENT if changes.infinite else SAME
 
 
 def _rename(
@@ -163,7 +171,7 @@ def _wanted(options: argparse.Namespace) -> str:
     return wanted + (f", without {' or '.join(options.drop)}" if options.drop else "")
 
 
-def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]]) -> None:
+def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]], changes: Changes) -> None:
     with open_checkpoint(options.target) as written:
         entries = written.entries.values()
         files = sorted({str(entry.file) for entry in entries})
@@ -176,11 +184,23 @@ def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]]) -> None:
                 "nbytes": nbytes,
                 "files": files,
                 "left_out": leaves_out,
+                "not_converted": changes.codes,
+                "became_infinite": changes.infinite,
+                "became_zero": changes.zero,
             }
             print(json.dumps(answer, indent=1))
         else:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
             for reason, keys in leaves_out.items():
-                more = f" and {len(keys) - _FEW} more" if len(keys) > _FEW else ""
-                names = ", ".join(printable(key) for key in keys[:_FEW])
-                print(f"left out, {reason}: {names}{more}")
+                print(f"left out, {reason}: {_listed(keys)}")
+            if changes.codes:
+                print(f"not converted, codes and what belongs to them: {_listed(changes.codes)}")
+            for what, counts in (("infinite", changes.infinite), ("zero", changes.zero)):
+                if counts:
+                    total = noun(counts.total(), "value")
+                    print(f"{total} became {what}, in {_listed([*counts])}")
+
+
+def _listed(keys: list[str]) -> str:
+    more = f" and {len(keys) - _FEW} more" if len(keys) > _FEW else ""
+    return ", ".join(printable(key) for key in keys[:_FEW]) + more

@@ -6,6 +6,7 @@ What the functions stand on is imported when the first of them is called.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -131,9 +132,13 @@ def convert(
     atomic: bool = True,
     large_header: bool = False,
     overwrite: bool = False,
+    keep: Any = None,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
     tensor nor plain is left out.
+
+    Codes of quantized weights, their scales and tables keep their dtype, as no cast keeps them
+    right. A warning says how many values became infinite in another dtype.
 
     Args:
         source: The checkpoint, as :func:`load_file` takes it.
@@ -149,6 +154,8 @@ def convert(
         large_header: Whether a large safetensors header is read, as in :func:`load_file`.
         overwrite: Whether files of the source may be replaced by less than they hold: without some
             entries or parts, or in another dtype.
+        keep: A pattern or several, as :func:`modtree.find` takes them: what matches, and what is
+            below it, keeps its dtype.
 
     Raises:
         CheckpointError: The source is damaged, the format has no place for what it holds, or
@@ -157,7 +164,7 @@ def convert(
     """
     from modtree.files.checkpoint.convert import convert as write_again
 
-    write_again(
+    changes = write_again(
         source,
         target,
         dtype=dtype,
@@ -170,7 +177,14 @@ def convert(
         atomic=atomic,
         large_header=large_header,
         overwrite=overwrite,
+        keep=keep,
     )
+    if changes.infinite:
+        warnings.warn(
+            f"{changes.infinite.total():,} values became infinite, the first in "
+            f"{next(iter(changes.infinite))!r}: keep= keeps the dtype of entries",
+            stacklevel=2,
+        )
 
 
 def verify(

@@ -69,6 +69,17 @@ class KnownShape(NamedTuple):
     """Stands for a tensor in a mapping of which the values are not at hand."""
 
     shape: Shape
+    dtype: str = ""
+
+
+def dtypes_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the dtypes of all tensors that have one."""
+    known = {key: value.dtype for key, value in values.items() if type(value) is KnownShape}
+    for key, value in values.items():
+        family = families.family_of_type(type(value))
+        if type(key) is str and family is not None and not family.is_uninitialized(value):
+            known[key] = family.dtype_name(value)
+    return known
 
 
 def shape_of(value: Any) -> Shape:

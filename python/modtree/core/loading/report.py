@@ -16,7 +16,8 @@ from typing import Any
 from modtree import _C
 from modtree.core import families
 from modtree.core.foreign import is_native, state_of
-from modtree.core.loading.mismatch import by_module, wrong_shapes
+from modtree.core.loading.codes import find_codes
+from modtree.core.loading.mismatch import by_module, dtypes_of, wrong_shapes
 from modtree.core.loading.model_keys import ModelKeys, is_meta, walk
 from modtree.core.loading.rename import Rename, rename_keys
 from modtree.core.state_dict import StateDict, _IncompatibleKeys
@@ -152,6 +153,7 @@ def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadR
             messages = details["error_messages"]
     ignored = [key for key in state_dict if keys.none_above(key) is not None]
     skipped = {key: keys.why_not(key) for key in (*unexpected, *ignored)}
+    skipped |= _codes_for_floats(keys, values, skipped)
     for key, (saved, own) in wrong_shapes(messages).items():
         skipped[key] = f"its shape is {list(saved)}, that of the model {list(own)}"
     for message in messages:
@@ -162,6 +164,19 @@ def _try_load(module: Any, state_dict: Mapping[str, Any], assign: bool) -> LoadR
     loaded = [key for key in state_dict if key not in skipped]
     left = _left_on_meta(keys, state_dict, set(loaded) if assign else set())
     return LoadReport(loaded, ordered, list(missing), list(unexpected), ignored, left)
+
+
+def _codes_for_floats(
+    keys: ModelKeys, given: Mapping[str, Any], without_place: Mapping[str, str]
+) -> dict[str, str]:
+    """Why codes are not weights: the model has floats, and nothing for their scales."""
+    own = dtypes_of(keys.tensors)
+    dtypes = dtypes_of(given)
+    return {
+        key: f"codes of {dtypes[key]}, without meaning as {own[key]} without {scale!r}"
+        for key, scale in find_codes(dtypes).beside.items()
+        if scale in without_place and own.get(key, dtypes[key]) != dtypes[key]
+    }
 
 
 def _left_on_meta(keys: ModelKeys, state_dict: Mapping[str, Any], assigned: set[str]) -> list[str]:

@@ -7,13 +7,16 @@ import functools
 import importlib
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from modtree.core.loading.codes import find_codes
 from modtree.core.loading.rename import rename_keys
+from modtree.core.patterns import matching_paths
 from modtree.core.state_dict import StateDict
 from modtree.files.checkpoint.base import (
     Checkpoint,
@@ -65,8 +68,9 @@ def convert(
     atomic: bool = True,
     large_header: bool = False,
     overwrite: bool = False,
-) -> None:
-    """See modtree.checkpoints.convert."""
+    keep: Any = None,
+) -> Changes:
+    """See modtree.checkpoints.convert. Returns what became of the entries."""
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
@@ -77,16 +81,20 @@ def convert(
         if at is not None and not keys and not record.values:
             reason = f"its part {at!r:.100} has nothing that can be written"
             raise CheckpointError(reason, checkpoint.path)
-        types = {key: _target_dtype(checkpoint, old, name) for key, old in keys.items()}
+        changes = Changes(*(_kept(checkpoint, keep, name)))
+        types = {
+            key: _target_dtype(checkpoint, old, None if old in changes.kept else name)
+            for key, old in keys.items()
+        }
         contents: Contents
         if format == "torch":
             # On top of this: the writer knows the records of files of torch.
             home = importlib.import_module("modtree.files.torch.converted")
-            pieces = functools.partial(_counted, checkpoint)
+            pieces = functools.partial(_counted, checkpoint, changes)
             metadata = _plain(checkpoint.metadata)
             contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
         else:
-            contents = _safetensors(checkpoint, keys, record, types, path)
+            contents = _safetensors(checkpoint, keys, record, types, path, changes)
         lost = left_out(checkpoint, not_wanted)
         changed = [old for new, old in keys.items() if types[new] != checkpoint.entries[old].dtype]
         if changed:
@@ -99,6 +107,48 @@ def convert(
             lost["their attributes"] = with_attributes
         reading = OfCheckpoint(source, checkpoint, lost)
         write_checkpoint(path, contents, reading, largest, progress, atomic, overwrite)
+        return changes
+
+
+class Changes:
+    """What a conversion did to values.
+
+    Args:
+        codes: Entries that were not converted, since they are codes or belong to codes.
+        wanted: Entries that were to keep their dtype.
+
+    Attributes:
+        infinite: How many values of an entry became infinite.
+        zero: How many became zero.
+    """
+
+    def __init__(self, codes: list[str], wanted: set[str]) -> None:
+        self.codes = codes
+        self.kept = wanted.union(codes)
+        self.infinite: Counter[str] = Counter()
+        self.zero: Counter[str] = Counter()
+
+    def note(self, key: str, before: np.ndarray, after: np.ndarray) -> None:
+        """Counts what became of the values of an entry, or of some of them."""
+        finite = np.count_nonzero(np.isfinite(before)) - np.count_nonzero(np.isfinite(after))
+        self.infinite += Counter({key: int(finite)})  # only what is positive stays
+        self.zero += Counter({key: int(np.count_nonzero(before) - np.count_nonzero(after))})
+
+
+def _kept(checkpoint: Checkpoint, keep: Any, name: str | None) -> tuple[list[str], set[str]]:
+    """Codes and what belongs to them, where that would be converted; and what is to be kept.
+
+    Raises:
+        ValueError: No entry is.
+    """
+    wanted = set() if keep is None else matching_paths(keep, checkpoint.keys())
+    if keep is not None and not wanted:
+        raise ValueError(f"no entry matches what is to be kept, {keep!r:.100}")
+    if name is None:
+        return [], wanted
+    codes = find_codes({key: entry.dtype for key, entry in checkpoint.entries.items()})
+    alone = {*codes.beside, *codes.belonging}
+    return [key for key in checkpoint.entries if key in alone], wanted
 
 
 def left_out(checkpoint: Checkpoint, not_wanted: list[str]) -> dict[str, list[str]]:
@@ -194,7 +244,12 @@ def _renamed_view(checkpoint: Checkpoint, key: str, new_of: Mapping[str, str]) -
 
 
 def _safetensors(
-    checkpoint: Checkpoint, keys: dict[str, str], record: Record, types: _Types, path: str
+    checkpoint: Checkpoint,
+    keys: dict[str, str],
+    record: Record,
+    types: _Types,
+    path: str,
+    changes: Changes,
 ) -> SafetensorsContents:
     def file_dtype(key: str) -> FileDtype:
         if types[key] not in BY_NAME:
@@ -203,7 +258,7 @@ def _safetensors(
 
     return SafetensorsContents(
         {key: (file_dtype(key), checkpoint.entries[old].shape) for key, old in keys.items()},
-        lambda news: _all_converted(checkpoint, {keys[key]: types[key] for key in news}),
+        lambda news: _all_converted(checkpoint, changes, {keys[key]: types[key] for key in news}),
         full_metadata(
             _plain(checkpoint.metadata), keys, record, path, "a target that ends in .pt holds it"
         ),
@@ -215,26 +270,30 @@ def _plain(metadata: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in metadata.items() if key != "total_size"}
 
 
-def _all_converted(checkpoint: Checkpoint, dtypes: _Types) -> Iterator[memoryview]:
+def _all_converted(
+    checkpoint: Checkpoint, changes: Changes, dtypes: _Types
+) -> Iterator[memoryview]:
     """The bytes of entries, one after the other, in the dtype that is named for each."""
     for key, name in dtypes.items():
-        yield from _counted(checkpoint, key, name)
+        yield from _counted(checkpoint, changes, key, name)
 
 
-def _counted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:
+def _counted(checkpoint: Checkpoint, changes: Changes, key: str, name: str) -> Iterator[memoryview]:
     """The bytes of an entry in a dtype: as many as it takes."""
     known = BY_NAME.get(name)
     bits = known_dtype(name).itemsize * 8 if known is None else known.bits
     expected = math.prod(checkpoint.entries[key].shape) * bits // 8
     count = 0
-    for piece in _converted(checkpoint, key, name):
+    for piece in _converted(checkpoint, changes, key, name):
         count += piece.nbytes
         yield piece
     if count != expected:
         raise CheckpointError(f"{count} bytes came for {expected} of it", checkpoint.path, key)
 
 
-def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryview]:
+def _converted(
+    checkpoint: Checkpoint, changes: Changes, key: str, name: str
+) -> Iterator[memoryview]:
     """The bytes of an entry in another dtype."""
     own = checkpoint.entries[key].dtype
     if own == name:
@@ -245,7 +304,11 @@ def _converted(checkpoint: Checkpoint, key: str, name: str) -> Iterator[memoryvi
     except TypeError as error:
         raise CheckpointError(str(error), checkpoint.path, key) from None
     for chunk in _streamed(checkpoint, key):
-        yield bytes_of(_cast(np.frombuffer(chunk, source), target))
+        before = np.frombuffer(chunk, source)
+        with np.errstate(over="ignore"):  # what becomes infinite is counted
+            after = before.astype(target)
+        changes.note(key, before, after)
+        yield bytes_of(after)
 
 
 def _streamed(checkpoint: Checkpoint, key: str) -> Iterator[memoryview]:
@@ -253,8 +316,3 @@ def _streamed(checkpoint: Checkpoint, key: str) -> Iterator[memoryview]:
     for chunk in checkpoint.chunks(key):
         yield chunk
         checkpoint.let_go()
-
-
-def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    with np.errstate(over="ignore"):  # numbers too large for the dtype become infinite
-        return array.astype(dtype)

@@ -234,7 +234,8 @@ def _model_problems(checkpoint: Checkpoint, model: Any, found: Problems) -> None
     shapes: dict[str, Any] = {**checkpoint.shapes()}
     shapes |= {key: shapes[kept] for key, kept in checkpoint.ties.items()}
     shapes |= {key: view.shape for key, view in checkpoint.views.items()}
-    given = {key: KnownShape(tuple(shape)) for key, shape in shapes.items()}
+    dtypes = {key: entry.dtype for key, entry in checkpoint.entries.items()}
+    given = {key: KnownShape(tuple(s), dtypes.get(key, "")) for key, s in shapes.items()}
     mismatch = Mismatch([], [], {}, {**given, **checkpoint.raw_values}, _shapes_of(state))
     mismatch = mismatch._replace(tie=keys.tie_finder(mismatch.state_dict))
     for key, value in state.items():

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from modtree.core.loading.mismatch import Mismatch, Shape, given_shapes, mismatch_of
+from modtree.core.loading.codes import find_codes
+from modtree.core.loading.mismatch import Mismatch, Shape, dtypes_of, given_shapes, mismatch_of
 from modtree.inspection.load_failures.certainty import RENUMBERED
 from modtree.inspection.load_failures.key_rules import Found, find_rules, shown_rules
 from modtree.inspection.load_failures.layouts import (
@@ -45,6 +46,9 @@ class Causes(NamedTuple):
 
 def likely_causes(found: Mismatch) -> Causes:
     """The causes that fit, each with the call that mends it where no other explanation fits."""
+    codes = _codes(found)
+    if codes is not None:
+        return Causes([codes], [])
     nested = _nested_state_dict(found)
     if nested is not None:
         return nested
@@ -152,6 +156,26 @@ def _nested_state_dict(found: Mismatch) -> Causes | None:
     if not changed.is_sure:
         return Causes([intro, *(_without_loads(cause) for cause in _others(changed))], doubts)
     return Causes([f"{intro}. Try: model.load_state_dict({mapping}, partial=True)"], doubts)
+
+
+def _codes(found: Mismatch) -> str | None:
+    """Weights that are codes, in a model that has no place for their scales."""
+    unexpected = set(found.unexpected)
+    if not unexpected:
+        return None
+    dtypes = dtypes_of(found.state_dict)
+    found_codes = find_codes(dtypes).beside.items()
+    codes = {key: scale for key, scale in found_codes if (scale or key) in unexpected}
+    if not codes:
+        return None
+    key, scale = next(iter(codes.items()))
+    more = f", and so are {len(codes) - 1} more entries" if len(codes) > 1 else ""
+    belongs = f", which {scale!r} belongs to" if scale else ""
+    return (
+        f"{key!r} has codes of quantized weights, in {dtypes[key]}{belongs}{more}: the model has "
+        f"plain weights. Load the file with the library that quantized it, or into a model that "
+        f"was quantized in the same way"
+    )
 
 
 def _average(is_average: bool) -> str:
