@@ -12,7 +12,7 @@ from modtree import _imports
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
 from modtree.files.checkpoint.other_files import HEAD, text_in, what_it_is
-from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.reader import open_parts
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.pickled.tensors import TensorBuilder
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
@@ -158,7 +158,7 @@ def load(
 
 def _load_folder(path: Any, tolerant: bool) -> Any:
     """Everything in a folder that is a checkpoint, put together where it is in several files."""
-    with open_checkpoint(path) as checkpoint:
+    with open_parts(path) as checkpoint:
         if checkpoint.foreign and not tolerant:
             raise UnpicklingError(
                 f"Weights only load failed: the files name {checkpoint.foreign:,} classes or "

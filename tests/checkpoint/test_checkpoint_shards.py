@@ -246,8 +246,9 @@ def test_a_folder_of_another_name(tmp_path):
     mt.save_file(state(), tmp_path / "net.safetensors")
     assert_equal(mt.load_file(tmp_path), state())
     mt.save_file(state(), tmp_path / "net2.safetensors")
-    with pytest.raises(mt.CheckpointError, match=r"holds 2 files that end in \.safetensors, net"):
+    with pytest.raises(mt.CheckpointError, match="several state dicts, net, net2: name one"):
         mt.load_file(tmp_path)
+    assert_equal(mt.load_file(tmp_path, at="net2"), state())
 
 
 def test_a_folder_without_a_checkpoint(tmp_path):

@@ -87,13 +87,22 @@ def test_several_state_dicts(save, tmp_path):
     path = tmp_path / "file.pt"
     parts = {"encoder": nn.Linear(1, 2).state_dict(), "decoder": nn.BatchNorm1d(2).state_dict()}
     save({**parts, "step": 5}, path)
+    with pytest.raises(CheckpointError, match="several state dicts, encoder, decoder: name one"):
+        open_checkpoint(path)
+    for part, version in (("encoder", 1), ("decoder", 2)):
+        with open_checkpoint(path, part) as checkpoint:
+            assert checkpoint.keys() == [*parts[part]]
+            assert checkpoint.versions == {"": {"version": version}}
+
+
+@writers
+def test_dicts_in_dicts_are_one_tree(save, tmp_path):
+    path = tmp_path / "file.pt"
+    parts = {"encoder": {"w": nn.Linear(1, 2).weight}, "decoder": {"w": nn.Linear(1, 2).weight}}
+    save({**parts, "step": 5}, path)
     with open_checkpoint(path) as checkpoint:
-        assert checkpoint.keys() == [
-            *(f"{part}.{key}" for part, state in parts.items() for key in state),
-            "step",
-        ]
+        assert checkpoint.keys() == ["encoder.w", "decoder.w", "step"]
         assert checkpoint.values == {"step": 5}
-        assert checkpoint.versions == {"encoder": {"version": 1}, "decoder": {"version": 2}}
 
 
 @archives
@@ -227,7 +236,7 @@ WRONG = {
         torch_file(
             b"}q\0(" + value("a") + b"h\0" + value("b") + entry("t", T) + b"u"
         ),
-        "a dict in it contains itself",
+        "a container in it contains itself",
     ),
     "two of one key": (
         torch_file(
@@ -260,7 +269,7 @@ def test_dicts_that_stand_everywhere(tmp_path):
     for place in range(200):
         memo = bytes([place])
         part = b"}(" + value("a") + part + b"q" + memo + value("b") + b"h" + memo + b"u"
-    with pytest.raises(CheckpointError, match="contains itself, or stands at many places"):
+    with pytest.raises(CheckpointError, match="containers in it stand at too many places"):
         open_checkpoint(written(torch_file(part), tmp_path))
 
 

@@ -24,7 +24,7 @@ from modtree.cli.terminal import headline
 from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
-from modtree.files.checkpoint.convert import Changes, convert, left_out
+from modtree.files.checkpoint.convert import Changes, convert
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.sources.source import source_of
 from modtree.inspection.phrases import bytes_text, noun, printable
@@ -114,10 +114,6 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     source = source_of(options.source, options.large_header)
     with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
-        not_wanted = []
-        if rename is not None:
-            not_wanted = [key for key in checkpoint.keys() if rename(key) is None]
-        leaves_out = left_out(checkpoint, not_wanted)
     try:
         changes = convert(
             source,
@@ -136,7 +132,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         raise
     except (TypeError, ValueError) as error:  # options that do not fit
         raise Trouble(str(error)) from error
-    _say(options, leaves_out, changes)
+    _say(options, changes)
     return DIFFERENT if changes.infinite else SAME
 
 
@@ -171,7 +167,7 @@ def _wanted(options: argparse.Namespace) -> str:
     return wanted + (f", without {' or '.join(options.drop)}" if options.drop else "")
 
 
-def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]], changes: Changes) -> None:
+def _say(options: argparse.Namespace, changes: Changes) -> None:
     with open_checkpoint(options.target) as written:
         entries = written.entries.values()
         files = sorted({str(entry.file) for entry in entries})
@@ -183,7 +179,7 @@ def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]], changes:
                 "entries": len(written.keys()),
                 "nbytes": nbytes,
                 "files": files,
-                "left_out": leaves_out,
+                "left_out": changes.left_out,
                 "not_converted": changes.codes,
                 "became_infinite": changes.infinite,
                 "became_zero": changes.zero,
@@ -191,7 +187,7 @@ def _say(options: argparse.Namespace, leaves_out: dict[str, list[str]], changes:
             print(json.dumps(answer, indent=1))
         else:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
-            for reason, keys in leaves_out.items():
+            for reason, keys in changes.left_out.items():
                 print(f"left out, {reason}: {_listed(keys)}")
             if changes.codes:
                 print(f"not converted, codes and what belongs to them: {_listed(changes.codes)}")

@@ -27,7 +27,7 @@ from modtree.cli.options import (
 from modtree.cli.terminal import Screen, headline
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import Checkpoint, Entry, without_collections
-from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.reader import open_parts
 from modtree.files.pickled.stand_in import short_text
 from modtree.files.sources.source import source_of
 from modtree.inspection.entries import Branch, entry_tree
@@ -49,6 +49,7 @@ _STATUS = "0: shown; 1: no entry matches; 2: a file cannot be read"
 _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
 _MOST_DICTS = 64
+_MOST_NAMES = 12
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -90,7 +91,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     rules = join_rules(options)
     for number, file in enumerate(options.files):
         source = source_of(file, options.large_header)
-        with without_collections(), open_checkpoint(source, options.at, rules) as checkpoint:
+        with without_collections(), open_parts(source, options.at, rules) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
             notes = _notes(checkpoint, options)
@@ -196,6 +197,8 @@ def _for_json(
             {"name": part.name, "text": part.text, "tensors": part.tensors, "nbytes": part.nbytes}
             for part in checkpoint.parts()
         ],
+        "choices": list(checkpoint.choices),
+        "passed_over": list(checkpoint.passed_over),
         "nbytes": sum(entry.nbytes for entry in entries),
     }
 
@@ -232,7 +235,14 @@ def _show(
     if options.metadata:
         for key, text in checkpoint.metadata.items():
             print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
+    if checkpoint.passed_over:
+        more = len(checkpoint.passed_over) - _MOST_NAMES
+        names = ", ".join(map(printable, checkpoint.passed_over[:_MOST_NAMES]))
+        print(f"passed over: {names}{f' and {more} more' if more > 0 else ''}; --at shows one")
     _print_parts(checkpoint, screen)
+    if checkpoint.choices:
+        print(f"state dicts: {printable(', '.join(checkpoint.choices))}; --at shows one of them")
+        return
     if not entries and not notes:
         print("  no entry matches" if checkpoint.keys() else "  no entries")
         return
@@ -256,20 +266,24 @@ def _holder(key: str, known: set[str]) -> str:
 
 def _print_parts(checkpoint: Checkpoint, screen: Screen) -> None:
     """The parts of a file that holds more than what is shown."""
-    if not checkpoint.left_out:
+    if not checkpoint.left_out and checkpoint.format != "folder":
         return
     parts = checkpoint.parts()
+    if not checkpoint.found_under and not checkpoint.choices:
+        parts = [part for part in parts if part.name in checkpoint.left_out]
     names = [printable(part.name) for part in parts]
-    width = min(max(map(len, names)), 30)
+    width = min(max(map(len, names), default=0), 30)
     shown = f"{checkpoint.found_under}."
     for name, part in zip(names, parts, strict=True):
         text = printable(part.text)
         if part.tensors:
             text += f", {noun(part.tensors, 'tensor')}, {bytes_text(part.nbytes)}"
-        mark = "*" if shown.startswith(f"{part.name}.") else " "
+        is_shown = not checkpoint.choices and shown.startswith(f"{part.name}.")
+        mark = "*" if is_shown else " "
         line = f"{mark} {screen.shortened(name, width).ljust(width)}  {text}"
         print(screen.shortened(line))
-    print(screen.paint(f"* {printable(checkpoint.found_under)}:", "bold"))
+    if checkpoint.found_under and not checkpoint.choices:
+        print(screen.paint(f"* {printable(checkpoint.found_under)}:", "bold"))
 
 
 def _rows(branch: Branch, level: int, options: argparse.Namespace) -> Iterator[_Row]:

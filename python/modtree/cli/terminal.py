@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from modtree.files.checkpoint.base import Checkpoint
-from modtree.inspection.phrases import entries_text, printable
+from modtree.inspection.phrases import entries_text, noun, printable
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -50,6 +50,8 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
     """
     every = len(checkpoint.keys())
     entries = entries_text(every)
+    if checkpoint.choices:
+        entries = noun(len(checkpoint.choices), "state dict")
     if shown is not None and shown != every:
         entries = f"{shown:,} of {entries}"
     entries_of = checkpoint.entries.values()

@@ -22,13 +22,22 @@ from modtree.files.checkpoint.base import (
     shortened,
 )
 from modtree.files.checkpoint.dtypes import DTYPES
-from modtree.files.checkpoint.reader import folder_format, locate, open_checkpoint, weights_in
+from modtree.files.checkpoint.reader import (
+    folder_format,
+    holdings,
+    locate,
+    open_checkpoint,
+    weights_in,
+)
 from modtree.files.checkpoint.untrusted import json_in
 from modtree.files.pickled.stand_in import in_words
-from modtree.files.torch.contents import Part
 from modtree.files.torch.files import AssembledCheckpoint
+from modtree.files.torch.parts import Part
 from modtree.files.torch.records import TensorRecord, record_of_source
 from modtree.files.torch.sources import LateSource, Source
+
+_MOST = 256  # parts of one kind
+_OF_TORCH = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 
 # -- a checkpoint as a part of another one ---------------------------------------------------------
 
@@ -108,6 +117,7 @@ class PartsFolder(AssembledCheckpoint):
 
     def add_torch(self, name: str, file: str) -> None:
         """A file of torch as a part."""
+        self.members.append(file)
         try:
             contents = self._files_of_torch.contents(file, keep=True)
             self._object[name] = self._files_of_torch.bound(contents, file)
@@ -153,6 +163,36 @@ class PartsFolder(AssembledCheckpoint):
         super().close()
         for checkpoint in self._inner:
             checkpoint.close()
+
+
+class PartsCheckpoint(PartsFolder):
+    """A folder with several files or folders, each of which is a part.
+
+    Args:
+        path: The folder.
+        at: The part to read; None for the only state dict.
+    """
+
+    format = "folder"
+
+    def __init__(self, path: str, at: str | None = None) -> None:
+        super().__init__(path)
+        with closed_on_error(self):
+            for name in holdings(path)[:_MOST]:
+                self._add(name, path)
+            self._enter(at)
+
+    def _add(self, name: str, path: str) -> None:
+        stem, ending = os.path.splitext(name.rstrip("/"))
+        known = stem if stem not in self._object and not name.endswith("/") else name.rstrip("/")
+        file = os.path.join(path, name)
+        try:
+            if ending in _OF_TORCH:
+                self.add_torch(known, file)
+            else:
+                self.add_weights(known, file.rstrip("/"))
+        except CheckpointError as error:
+            self._note_broken(known, error)
 
 
 def words_of(content: dict[str, Any], named: dict[str, str]) -> list[str]:
@@ -232,7 +272,6 @@ _FILES = re.compile(
 _ORDER = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
 #: Folders that hold the model or the optimizer of several ranks.
 _OF_RANKS = re.compile(r"(pytorch_model_fsdp|global_step|optimizer)_?\d+")
-_MOST = 256  # parts of one kind
 _STATE = {"global_step": "step", "epoch": "epoch", "best_metric": "best metric"}
 
 

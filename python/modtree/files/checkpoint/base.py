@@ -118,6 +118,8 @@ class Checkpoint(abc.ABC):
         versions: The ``_metadata`` of the state dict, or None where the file does not know it.
         found_under: Under which name the file has the state dict; "" for the file itself.
         left_out: The names of other parts that the file has beside the state dict.
+        passed_over: The names of files and folders that are beside it in its folder, and hold more.
+        choices: The names of state dicts of which the caller has to choose one.
         foreign: How many classes and functions the file names that are not imported.
         in_parts: Foreign objects by key whose tensors are entries under that key.
         members: Files in a folder that are checkpoints themselves.
@@ -135,6 +137,8 @@ class Checkpoint(abc.ABC):
     versions: Any = None
     found_under: str = ""
     left_out: Sequence[Any] = ()
+    passed_over: Sequence[str] = ()
+    choices: Sequence[str] = ()
     foreign: int = 0
     in_parts: Mapping[str, Any] = _NONE
     members: Sequence[str] = ()

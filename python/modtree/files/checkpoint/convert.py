@@ -32,7 +32,7 @@ from modtree.files.checkpoint.dtypes import (
     known_dtype,
 )
 from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
-from modtree.files.checkpoint.record import Record
+from modtree.files.checkpoint.record import Record, not_json
 from modtree.files.checkpoint.replacing import OfCheckpoint
 from modtree.files.checkpoint.save import (
     Contents,
@@ -50,6 +50,7 @@ _ENDINGS = {
     ".bin": "torch",
     ".ckpt": "torch",
 }
+_OTHER_FILES = "other files"
 _Types = Mapping[str, str]
 _IN_FOLDERS = {"safetensors": "model.safetensors", "torch": "pytorch_model.bin"}
 
@@ -81,22 +82,28 @@ def convert(
         if at is not None and not keys and not record.values:
             reason = f"its part {at!r:.100} has nothing that can be written"
             raise CheckpointError(reason, checkpoint.path)
-        changes = Changes(*(_kept(checkpoint, keep, name)))
+        changes = Changes(*_kept(checkpoint, keep, name))
         types = {
             key: _target_dtype(checkpoint, old, None if old in changes.kept else name)
             for key, old in keys.items()
         }
         contents: Contents
+        texts: list[str] = []
+        others: list[str] = []
         if format == "torch":
             # On top of this: the writer knows the records of files of torch.
             home = importlib.import_module("modtree.files.torch.converted")
             pieces = functools.partial(_counted, checkpoint, changes)
             metadata = _plain(checkpoint.metadata)
+            texts = [name for name in metadata if name != "format"]
             contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
         else:
+            if checkpoint.format == "distributed":  # which has an entry for each setting
+                others = record.without_values(lambda value: not_json(value) is not None)
             contents = _safetensors(checkpoint, keys, record, types, path, changes)
-        lost = left_out(checkpoint, not_wanted)
+        lost = changes.left_out = _left_out(checkpoint, not_wanted, texts, others)
         changed = [old for new, old in keys.items() if types[new] != checkpoint.entries[old].dtype]
+        lost = {reason: names for reason, names in lost.items() if reason != _OTHER_FILES}
         if changed:
             lost[f"{name} now"] = changed
         leaves = {old: checkpoint.leaf(old) for old in keys.values()}
@@ -118,6 +125,7 @@ class Changes:
         wanted: Entries that were to keep their dtype.
 
     Attributes:
+        left_out: What was not written, by the reason.
         infinite: How many values of an entry became infinite.
         zero: How many became zero.
     """
@@ -125,6 +133,7 @@ class Changes:
     def __init__(self, codes: list[str], wanted: set[str]) -> None:
         self.codes = codes
         self.kept = wanted.union(codes)
+        self.left_out: dict[str, list[str]] = {}
         self.infinite: Counter[str] = Counter()
         self.zero: Counter[str] = Counter()
 
@@ -151,17 +160,25 @@ def _kept(checkpoint: Checkpoint, keep: Any, name: str | None) -> tuple[list[str
     return [key for key in checkpoint.entries if key in alone], wanted
 
 
-def left_out(checkpoint: Checkpoint, not_wanted: list[str]) -> dict[str, list[str]]:
+def _left_out(
+    checkpoint: Checkpoint, not_wanted: list[str], texts: list[str], others: list[str]
+) -> dict[str, list[str]]:
     """What a checkpoint has that is not written, by the reason.
 
     Args:
         checkpoint: The checkpoint.
         not_wanted: Keys that get no new one.
+        texts: The names of text in its metadata that is not written.
+        others: Keys of values that the format does not hold.
     """
     found = {"not wanted": not_wanted}
-    found[f"beside {checkpoint.found_under!r}"] = list(map(str, checkpoint.left_out))
+    beside = repr(checkpoint.found_under) if checkpoint.found_under else "the state dict"
+    found[f"beside {beside}"] = list(map(str, checkpoint.left_out))
+    found[_OTHER_FILES] = list(checkpoint.passed_over)
     foreign = [key for key, value in checkpoint.raw_values.items() if holds_stand_in(value)]
     found["neither tensors nor plain"] = foreign
+    found["not tensors, nor JSON"] = others
+    found["of the metadata"] = texts
     return {reason: keys for reason, keys in found.items() if keys}
 
 
@@ -226,7 +243,8 @@ def _renamed(
         elif holds_stand_in(values[old]):
             continue
         else:
-            record.values[new] = values[old]
+            value = values[old]
+            record.values[new] = value.item() if isinstance(value, np.generic) else value
         record.places[new] = place
     return keys, record, not_wanted
 

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, shortened
 from modtree.files.checkpoint.other_files import (
     HEAD,
     begins_as_pickle,
@@ -30,7 +30,11 @@ from modtree.files.sources.stores import missing
 
 # -- folders that are checkpoints as a whole -------------------------------------------------------
 
+#: What is added to the name of a checkpoint to name the index of its shards.
+INDEX_ENDING = ".index.json"
+_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
 _MOST_READ = 200_000  # names of a folder that are read
+_MOST_NAMED = 12  # parts that a message names
 
 
 #: The names of weights in a folder, those of adapters apart; the first that is there counts.
@@ -104,6 +108,60 @@ _FOLDERS = (
 )
 
 
+#: A folder in which several files are parts.
+_PARTS = Folder(lambda _: False, "modtree.files.hugging_face", "PartsCheckpoint")
+_HOLDING = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".gguf", ".npz")
+_HOLDING += (".npy", ".h5", ".hdf5", ".onnx", ".msgpack", ".nemo", ".keras", INDEX_ENDING)
+_MOST_FOLDERS = 1000  # that are looked into
+_LEVELS = 3  # below a folder in which is looked for checkpoints
+
+
+def holdings(path: str) -> list[str]:
+    """The names of files in a folder that may have tensors, and of folders with such, which end in
+    a slash. Of shards with an index, that of the index.
+    """
+    with os.scandir(path) as entries:
+        found = sorted(itertools.islice(entries, _MOST_READ), key=lambda entry: entry.name)
+    names = [entry.name for entry in found if entry.name.endswith(_HOLDING)]
+    stems = [name.removesuffix(INDEX_ENDING) for name in names if name.endswith(INDEX_ENDING)]
+    stems = [os.path.splitext(stem)[0] for stem in stems]
+    names = [n for n in names if not any(map(_SHARD_NAME.sub("", n).__eq__, stems))]
+    left = [_MOST_FOLDERS]
+    return names + [f"{e.name}/" for e in found if e.is_dir() and _holds(e.path, _LEVELS, left)]
+
+
+def _holds(path: str, levels: int, left: list[int]) -> bool:
+    """Whether a folder, or one in it, has a file that may have tensors."""
+    left[0] -= 1
+    if left[0] < 0:
+        return False
+    try:
+        with os.scandir(path) as entries:
+            found = list(itertools.islice(entries, _MOST_READ))
+    except OSError:
+        return False
+    if folder_format(path) or any(entry.name.endswith(_HOLDING) for entry in found):
+        return True
+    return levels > 1 and any(
+        entry.is_dir() and _holds(entry.path, levels - 1, left) for entry in found
+    )
+
+
+def in_cache(path: str) -> str:
+    """The folder of the last snapshot of a model in the cache of a hub; of others, itself."""
+    snapshots = os.path.join(path, "snapshots")
+    if not os.path.isdir(snapshots) or not os.path.isdir(os.path.join(path, "refs")):
+        return path
+    try:
+        with open(os.path.join(path, "refs", "main")) as file:
+            names = [file.read(100).strip()]
+    except OSError:
+        names = []
+    names += sorted(os.listdir(snapshots))
+    there = (os.path.join(snapshots, name) for name in names if name and os.sep not in name)
+    return next(filter(os.path.isdir, there), path)
+
+
 def folder_format(path: str) -> Folder | None:
     """The format of a folder; None where it is not a checkpoint as a whole, but may hold one."""
     try:
@@ -115,10 +173,6 @@ def folder_format(path: str) -> Folder | None:
 
 
 # -- files -----------------------------------------------------------------------------------------
-
-#: What is added to the name of a checkpoint to name the index of its shards.
-INDEX_ENDING = ".index.json"
-_SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
 
 
 def _is_safetensors(head: bytes) -> bool:
@@ -233,19 +287,73 @@ def open_checkpoint(
 
     Raises:
         OSError: It cannot be opened.
-        CheckpointError: It is damaged, no checkpoint, or has no such part.
+        CheckpointError: It is damaged, no checkpoint, or has no such part; or it holds several
+            state dicts, and ``at`` names none of them.
     """
-    source = locate(source_of(path, large_header))
-    place = source.name
-    folder = _folder_of(source)
-    if folder is not None:
-        reader = getattr(importlib.import_module(folder.module), folder.reader)
-        if folder.takes_rules:
-            return reader(place, at, join)
+    checkpoint = open_parts(path, at, join, large_header=large_header)
+    if not checkpoint.choices:
+        return checkpoint
+    checkpoint.close()
+    names = ", ".join(shortened(name)[1:-1] for name in checkpoint.choices[:_MOST_NAMED])
+    more = len(checkpoint.choices) - _MOST_NAMED
+    raise not_damaged(
+        CheckpointError(
+            f"it holds several state dicts, {names}{f' and {more} more' if more > 0 else ''}: name "
+            f"one with at= or --at",
+            checkpoint.path,
+        )
+    )
+
+
+def open_parts(
+    path: Any, at: str | None = None, join: Any = None, *, large_header: bool = False
+) -> Checkpoint:
+    """The same, and what holds several state dicts as well: it has ``choices`` and no entries."""
+    given = source_of(path, large_header)
+    if not isinstance(given, PathSource) or not os.path.isdir(given.name):
+        _check_no_rules(join, given.name)
+        return _opened(locate(given), _FORMATS, at)
+    place = in_cache(given.name)
+    folder = folder_format(place)
+    if at is not None and any(_fits(at, name, folder) for name in holdings(place)):
+        folder = _PARTS
+    source = given if folder else locate(given)
+    if folder is None and os.path.isdir(source.name):
+        folder = _PARTS
+    if folder is None:
         _check_no_rules(join, place)
-        return reader(place, at)
-    _check_no_rules(join, place)
-    return _opened(source, _FORMATS, at)
+        checkpoint = _opened(source, _FORMATS, at)
+    elif folder.takes_rules:
+        checkpoint = _reader(folder)(place, at, join)
+    else:
+        _check_no_rules(join, place)
+        checkpoint = _reader(folder)(place, at)
+    if folder is None or not folder.takes_rules:
+        checkpoint.passed_over = [
+            name for name in holdings(place) if not is_used(name, place, checkpoint)
+        ]
+    return checkpoint
+
+
+def _fits(at: str, name: str, folder: Folder | None) -> bool:
+    """Whether a part is named by what is in the folder: of folders with parts, a folder in it."""
+    names = [name.rstrip("/")] if folder else [name.rstrip("/"), os.path.splitext(name)[0]]
+    return (folder is None or name.endswith("/")) and any(
+        f"{at}.".startswith(f"{known}.") for known in names
+    )
+
+
+def is_used(name: str, folder: str, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is, or has parts, of a file or folder beside others."""
+    begin = os.path.join(folder, name)
+    files = {checkpoint.path, *checkpoint.members}
+    for entry in checkpoint.entries.values():
+        files.update(entry.files or (entry.file,))
+    return any(file == begin or (name[-1] == "/" and file.startswith(begin)) for file in files)
+
+
+def _reader(folder: Folder) -> Any:
+    return getattr(importlib.import_module(folder.module), folder.reader)
 
 
 def _folder_of(source: Source) -> Folder | None:
@@ -269,11 +377,11 @@ def _check_no_rules(join: Any, place: str) -> None:
 
 def locate(given: Any) -> Source:
     """The file or index that a path, an address or an object stands for, or the folder that is a
-    checkpoint as a whole.
+    checkpoint as a whole, or whose files are parts.
 
     Raises:
         FileNotFoundError: There is nothing.
-        CheckpointError: The path is a folder that holds none, or several.
+        CheckpointError: The path is a folder that holds none.
     """
     source = source_of(given)
     if isinstance(source, AddressSource):
@@ -327,6 +435,7 @@ def _located_path(file: str) -> str:
         return file  # whoever opens it is told
     if not is_folder:
         return file
+    file = in_cache(file)
     return file if folder_format(file) is not None else _in_folder(file)
 
 
@@ -404,11 +513,9 @@ def _in_folder(folder: str) -> str:
         if len(found) == 1:
             return os.path.join(folder, found[0])
         if found:
-            raise CheckpointError(
-                f"the folder holds {len(found)} files that end in {ending}, {found[0]} and "
-                f"{found[1]} among them: name the one to read",
-                folder,
-            )
+            return folder
+    if holdings(folder):
+        return folder
     raise CheckpointError(
         "the folder holds no checkpoint: expected model.safetensors or "
         "model.safetensors.index.json, pytorch_model.bin or pytorch_model.bin.index.json",

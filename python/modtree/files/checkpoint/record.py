@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,7 @@ class Record:
             CheckpointError: JSON cannot say one of the values.
         """
         for key, value in self.values.items():
-            if (wrong := _not_json(value)) is not None:
+            if (wrong := not_json(value)) is not None:
                 raise CheckpointError(
                     f"the entry is no tensor, and safetensors files hold such as JSON, which has "
                     f"no {wrong}: {_ADVICE if advice is None else advice}",
@@ -73,6 +73,14 @@ class Record:
         ties = self.ties | {key: view.of for key, view in self.views.items()}
         return {**ties, RECORD_KEY: _dumped(content, path)} if content else ties
 
+    def without_values(self, is_wrong: Callable[[Any], bool]) -> list[str]:
+        """Takes out values of a kind, and returns their keys."""
+        wrong = [key for key, value in self.values.items() if is_wrong(value)]
+        for key in wrong:
+            del self.values[key]
+            self.places.pop(key, None)
+        return wrong
+
 
 def _dumped(content: Any, path: str) -> str:
     import json  # takes a while, and few programs need it
@@ -83,7 +91,7 @@ def _dumped(content: Any, path: str) -> str:
         raise CheckpointError("its extra state is nested too deeply for JSON", path) from None
 
 
-def _not_json(value: Any) -> str | None:
+def not_json(value: Any) -> str | None:
     """What in a value would not come back from JSON as it was; None when all would."""
     waiting, seen = [value], 0
     while waiting:
@@ -121,7 +129,7 @@ def _short_versions(versions: Any, path: str) -> dict[str, Any]:
     for name, local in versions.items():
         alone = type(local) is dict and list(local) == ["version"]
         short[name] = local["version"] if alone and type(local["version"]) is not dict else local
-        if type(name) is not str or _not_json(short[name]) is not None:
+        if type(name) is not str or not_json(short[name]) is not None:
             raise CheckpointError(
                 f"the _metadata of module {shortened(name)} is {shortened(local)}, which JSON "
                 f"cannot say; write with modtree.save()",

@@ -19,7 +19,7 @@ from modtree.core.families import family_of
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, shortened
 from modtree.files.checkpoint.mapped import maps_in_use
 from modtree.files.checkpoint.other_files import not_damaged
-from modtree.files.checkpoint.reader import INDEX_ENDING, open_checkpoint
+from modtree.files.checkpoint.reader import INDEX_ENDING, open_parts
 from modtree.files.checkpoint.shards import is_named
 from modtree.files.sources.source import source_of
 
@@ -223,7 +223,7 @@ class OfTensors(Reading):
         for file, found in replaced.items():
             if file.endswith(INDEX_ENDING) or (file == path and found not in read):
                 continue  # what an index says is made anew, and an output that is not read may go
-            with open_checkpoint(file) as checkpoint:
+            with open_parts(file) as checkpoint:
                 names = list(self._lost(checkpoint.contents(), set(replaced.values())))
             if names:
                 yield f"{_few(names)} (in {os.path.basename(file)}, and not written)"

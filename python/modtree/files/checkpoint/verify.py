@@ -21,7 +21,7 @@ from modtree.files.checkpoint.reader import (
     INDEX_ENDING,
     is_index,
     locate,
-    open_checkpoint,
+    open_parts,
     open_shard,
 )
 from modtree.files.checkpoint.shards import is_shard_of, read_index
@@ -87,10 +87,12 @@ def verify(
         return Problems([_damage(not_damaged(error))])
     problems = Problems(_index_problems(source) if is_index(source) else ())
     try:
-        checkpoint = open_checkpoint(source, at, join)
+        checkpoint = open_parts(source_of(path, large_header), at, join)
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
+        if checkpoint.passed_over:
+            problems.notes.append(f"not looked at: {_listed(checkpoint.passed_over)}")
         for member in filter(is_index, map(PathSource, checkpoint.members)):
             problems += _index_problems(member)
         foreign = checkpoint.foreign
@@ -98,9 +100,14 @@ def verify(
             several = f"{foreign:,} classes or functions"
             names, verb = ("1 class or function", "is") if foreign == 1 else (several, "are")
             problems.notes.append(f"it names {names} that {verb} not imported: {_CALL}")
-        if model is not None and checkpoint.left_out:
-            names = ", ".join(map(str, checkpoint.left_out))
-            problems.notes.append(f"not compared with the model: {names[:200]}")
+        if model is not None and not checkpoint.choices and checkpoint.left_out:
+            problems.notes.append(f"not compared with the model: {_listed(checkpoint.left_out)}")
+        if finite and not checkpoint.choices and checkpoint.left_out:
+            problems.notes.append(f"values not looked at: {_listed(checkpoint.left_out)}")
+        if checkpoint.choices and (model is not None or finite):
+            names = _listed(checkpoint.choices)
+            message = f"it holds several state dicts, {names}: name one with at= or --at"
+            return Problems([Problem("not checked", message, checkpoint.path)])
         damages = _damages(checkpoint, progress)
         problems += damages
         problems += _bool_problems(checkpoint, {problem.key for problem in damages})
@@ -109,6 +116,10 @@ def verify(
         if finite:
             problems += _infinite(checkpoint, progress)
     return problems
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names))[:200]
 
 
 def _damage(error: CheckpointError) -> Problem:

@@ -14,6 +14,7 @@ from modtree.files.pickled.builder import Builder
 from modtree.files.pickled.plain import set_attributes
 from modtree.files.pickled.unpickle import Refused, UnpicklingError
 from modtree.files.torch.records import (
+    ARRAY,
     DeviceRecord,
     SizeRecord,
     TensorRecord,
@@ -119,6 +120,8 @@ def with_tensors(value: Any, storages: Any) -> Any:
         if type(record) is UninitializedRecord:
             arguments = {key: replaced(v, made, done) for key, v in record.arguments.items()}
             return builder.uninitialized(record.kind, arguments)
+        if record.kind == ARRAY:
+            return record.array(storages)
         tensor = builder.tensor(record)
         if record.attributes:
             set_attributes(tensor, replaced(record.attributes, made, done))

@@ -29,18 +29,19 @@ from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.sources.source import Source as FileSource
-from modtree.files.torch.contents import (
-    Holders,
+from modtree.files.torch.contents import Holders, flat_state, shared_entries
+from modtree.files.torch.load import read_contents
+from modtree.files.torch.parts import (
+    Found,
     Part,
     find_state,
-    flat_state,
+    names_beside,
     part_at,
     part_names,
     parts_of,
-    shared_entries,
     values_of,
+    without_training,
 )
-from modtree.files.torch.load import read_contents
 from modtree.files.torch.records import TensorRecord, replaced
 from modtree.files.torch.sources import Source
 
@@ -74,15 +75,14 @@ class ObjectCheckpoint(Checkpoint):
     def _enter(self, at: str | None) -> None:
         obj = self._object
         holders = Holders(obj)
-        if at:
-            state, self.found_under = part_at(obj, at, self.path), at
-        else:
-            state, self.found_under = find_state(obj, holders)
-        self.left_out: tuple[Any, ...] = ()
-        if state is not obj:
-            opened = self.found_under
-            names = [name for name in part_names(obj) if not f"{opened}.".startswith(f"{name}.")]
-            self.left_out = tuple(names)
+        found = Found(part_at(obj, at, self.path), at) if at else find_state(obj, holders)
+        state, self.found_under, self.choices = found
+        self.left_out: tuple[str, ...] = tuple(names_beside(obj, self.found_under))
+        if self.choices:
+            self.left_out, state = tuple(part_names(obj)), {}
+        elif state is obj and isinstance(obj, dict):
+            beside, state = without_training(obj, holders)
+            self.left_out = tuple(beside)
         if not isinstance(state, dict) and state not in holders:
             if not at:
                 call = 'load(path, foreign="stand-in")' if self.foreign else "load()"

@@ -13,7 +13,10 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from modtree.files.checkpoint import other_files
+from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.mapped import Window
 from modtree.files.pickled.builder import Builder, OwnNames, RecordBuilder
 from modtree.files.pickled.plain import BUILDERS, MAKERS, NAMES, class_of_ml_dtypes
@@ -22,7 +25,7 @@ from modtree.files.pickled.unpickle import Unpickler, UnpicklingError
 from modtree.files.torch.archive import open_archive
 from modtree.files.torch.names import TorchNames, torch_unpickler
 from modtree.files.torch.old import HEAD, begins_old, find_storages, storage_in
-from modtree.files.torch.records import TensorRecord
+from modtree.files.torch.records import ARRAY, TensorRecord, record_of_array, replaced
 from modtree.files.torch.storages import InlineStorages, StorageKind, Storages
 
 # -- pickles of modtree.save(), and plain pickles --------------------------------------------------
@@ -218,7 +221,18 @@ def read_contents(file: Any, mapped: bool) -> Contents:
             file, lambda _: RecordBuilder(), {}, mapped, False, True
         )
         obj = unpickler.load()
+    if "numpy" in unpickler.packages:
+        obj = replaced(obj, _record_of, {}, (np.ndarray,))
     return Contents(obj, storages, unpickler.foreign, form, "modtree" in unpickler.packages)
+
+
+def _record_of(array: np.ndarray) -> Any:
+    """The record of an array of numbers: whatever reads a file then has it as a tensor."""
+    if array.dtype.name not in DTYPES:
+        return array
+    record = record_of_array(array.astype(array.dtype.newbyteorder("="), copy=False))
+    record.kind = ARRAY
+    return record
 
 
 def count_tensors(file: Any, options: dict[str, Any]) -> int:

@@ -68,6 +68,7 @@ def check_gradient(dtype: Any, requires_grad: bool) -> None:
         raise UnpicklingError(f"the file is damaged: a tensor of {dtype} that requires gradients")
 
 
+ARRAY = "numpy.ndarray"
 _NO_ATTRIBUTES: dict[str, Any] = {}  # which nobody changes
 
 
@@ -82,7 +83,7 @@ class TensorRecord:
         requires_grad: Its flag.
         noted: What torch notes of it: {"conj": True} and the like, or None.
         is_parameter: Whether it is a parameter.
-        kind: The class that the file names, "" for a plain tensor.
+        kind: The class that the file names, "" for a plain tensor, ``ARRAY`` for one of NumPy.
         attributes: What the file sets as its attributes.
     """
 
@@ -292,33 +293,42 @@ class UninitializedRecord(NamedTuple):
         return f"‹{self.kind}›"
 
 
-def replaced(value: Any, replace: Callable[[Any], Any], done: dict[int, Any]) -> Any:
+_RECORDS = (TensorRecord, SizeRecord, DeviceRecord, UninitializedRecord)
+
+
+def replaced(
+    value: Any,
+    replace: Callable[[Any], Any],
+    done: dict[int, Any],
+    kinds: tuple[type, ...] = _RECORDS,
+) -> Any:
     """A value with something else in the place of records.
 
     Args:
         value: What a file holds.
         replace: What to make of a record.
         done: What became of containers and records before.
+        kinds: The types of what is replaced, if not records.
     """
     if id(value) in done:
         return done[id(value)]
     kind = type(value)
-    if kind in (TensorRecord, SizeRecord, DeviceRecord, UninitializedRecord):
+    if kind in kinds:
         result = replace(value)
     elif isinstance(value, dict):
         result = copy.copy(value)
         done[id(value)] = result
         for key, item in value.items():
-            result[key] = replaced(item, replace, done)
+            result[key] = replaced(item, replace, done, kinds)
     elif kind is list:
         result = done[id(value)] = []
-        result.extend(replaced(item, replace, done) for item in value)
+        result.extend(replaced(item, replace, done, kinds) for item in value)
     elif kind is tuple:
-        result = tuple([replaced(item, replace, done) for item in value])
+        result = tuple([replaced(item, replace, done, kinds) for item in value])
     elif kind is StandIn:
         result = done[id(value)] = copy.copy(value)
         for name in ("args", "state", "items", "pairs"):
-            setattr(result, name, replaced(getattr(value, name), replace, done))
+            setattr(result, name, replaced(getattr(value, name), replace, done, kinds))
     else:
         return value
     done[id(value)] = result

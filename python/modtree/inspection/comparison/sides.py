@@ -159,7 +159,7 @@ class _FileSide(Side):
         super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.raw_values)
         self._checkpoint, self._owned = checkpoint, owned
         self._plain: Side | None = None
-        self.left_out = list(map(str, checkpoint.left_out))
+        self.left_out = [*map(str, checkpoint.left_out), *checkpoint.passed_over]
         checkpoint.compare_checksums()
         for key in checkpoint.keys():
             if key not in checkpoint.raw_values:
