@@ -11,7 +11,7 @@ from typing import Any
 from modtree import _imports
 from modtree.core.families import family_of
 from modtree.files.checkpoint.atomic import atomic_file
-from modtree.files.checkpoint.other_files import HEAD, text_in, what_it_is
+from modtree.files.checkpoint.other_files import HEAD, end_of, text_in, what_it_is
 from modtree.files.checkpoint.reader import open_parts
 from modtree.files.checkpoint.replacing import OfTensors, check_replaced
 from modtree.files.pickled.tensors import TensorBuilder
@@ -178,8 +178,9 @@ def _load_file(
 ) -> Any:
     start = file.tell()
     head = file.read(HEAD)
-    if not everything and form_of(head) == "pickle" and (other := what_it_is(head)) is not None:
-        raise UnpicklingError(other)
+    if not everything and form_of(head) == "pickle":
+        if (other := what_it_is(head, end_of(file, head))) is not None:
+            raise UnpicklingError(other)
     if (form := _form_of_load_file(head)) is not None:
         raise UnpicklingError(f"the file is {form}: read it with modtree.load_file(path)")
     file.seek(start)

@@ -66,11 +66,15 @@ FILES = {
     "gzip": (lambda: gzip.compress(safetensors()), "compressed with gzip: unpack it first"),
     "bzip2": (lambda: bz2.compress(b"x" * 99), "compressed with bzip2"),
     "xz": (lambda: lzma.compress(b"x" * 99), "compressed with xz"),
-    "tar": (in_tar, "it is a tar archive: unpack it first, with tar -xf"),
+    "tar": (lambda: in_tar("text"), "it is a tar archive: modtree.load_file(path) reads a check"),
     "old torch": (lambda: in_tar("sys_info"), "it is a file of torch before 0.1.10: torch.load"),
-    "zip": (lambda: in_zip("model.safetensors"), "a zip archive around 'model.safetensors'"),
+    "zip": (lambda: in_zip("text"), "a zip archive, but not one that torch.save() wrote"),
     "npy": (npy, "an array of NumPy"),
-    "keras": (lambda: in_zip("model.weights.h5"), "a model of Keras"),
+    "package": (lambda: in_zip("net/.data/extern_modules"), "a package of torch.package"),
+    "lz4": (lambda: b"\x04\x22\x4d\x18" + bytes(99), "compressed with lz4: unpack it first"),
+    "pte": (lambda: bytes(4) + b"ET12" + bytes(99), "a program of ExecuTorch"),
+    "flax": (lambda: b"\x81\xa6params\x81\xa1a\x01", "it is msgpack, as flax writes it"),
+    "zeros and more": (lambda: bytes(4096) + b"weights", "it begins with zeros and goes on"),
     "export": (lambda: in_zip("net/archive_format"), "a program of torch.export"),
     "a json error": (
         lambda: b'{"error": "Repository not found"}',
@@ -132,7 +136,7 @@ def test_a_safetensors_file_whose_line_endings_were_changed(tmp_path):
         open_checkpoint(path)
 
 
-@pytest.mark.parametrize("content", [b"PAR1" + bytes(40), b"\x82\xa6params", b"hello"])
+@pytest.mark.parametrize("content", [b"PAR1" + bytes(40), b"\x82\xc0\x01", b"hello"])
 def test_what_does_not_begin_as_a_pickle_is_not_damaged(content):
     """Nor is it advised to trust it, as of a pickle with other objects."""
     with pytest.raises(pickle.UnpicklingError, match="^not a checkpoint that is known: it"):

@@ -12,6 +12,7 @@ from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
     RULE_HELP,
     add_at,
+    add_inside,
     add_join,
     add_json,
     add_large_header,
@@ -104,6 +105,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     add_at(parser)
     add_join(parser)
+    add_inside(parser)
     add_large_header(parser)
     add_json(parser)
 
@@ -111,7 +113,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
     rules = join_rules(options)
-    source = source_of(options.source, options.large_header)
+    source = source_of(options.source, options.large_header, options.inside)
     with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
         rename = _rename(options, checkpoint)
     try:
@@ -187,6 +189,8 @@ def _say(options: argparse.Namespace, changes: Changes) -> None:
             print(json.dumps(answer, indent=1))
         else:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
+            if changes.part_of:
+                print(f"not the whole: {printable(options.source)} is {changes.part_of}")
             for reason, keys in changes.left_out.items():
                 print(f"left out, {reason}: {_listed(keys)}")
             if changes.codes:

@@ -10,6 +10,7 @@ import shlex
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
     RULE_HELP,
+    add_inside,
     add_join,
     add_json,
     add_large_header,
@@ -20,6 +21,7 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.sources.source import source_of
 from modtree.inspection.comparison.result import Diff
 from modtree.inspection.functions import compare
 from modtree.inspection.phrases import printable
@@ -67,6 +69,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "twice: that of A and that of B, '' for the model",
     )
     add_join(parser)
+    add_inside(parser)
     add_large_header(parser)
     add_json(parser)
 
@@ -75,15 +78,14 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     """Compares, and returns the exit status."""
     try:
         found = compare(
-            options.a,
-            options.b,
+            source_of(options.a, options.large_header, options.inside),
+            source_of(options.b, options.large_header, options.inside),
             rtol=options.rtol,
             atol=options.atol,
             values=not options.no_values,
             rename=options.rename,
             at=_parts(options.at),
             join=join_rules(options),
-            large_header=options.large_header,
         )
     except CheckpointError:
         raise

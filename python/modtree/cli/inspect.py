@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.options import (
     add_at,
+    add_inside,
     add_join,
     add_json,
     add_large_header,
@@ -81,6 +82,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
     add_at(parser)
     add_join(parser)
+    add_inside(parser)
     add_large_header(parser)
     add_json(parser)
 
@@ -90,7 +92,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     status, answers = SAME, []
     rules = join_rules(options)
     for number, file in enumerate(options.files):
-        source = source_of(file, options.large_header)
+        source = source_of(file, options.large_header, options.inside)
         with without_collections(), open_parts(source, options.at, rules) as checkpoint:
             options.found = options.find and matching_paths(options.find, checkpoint.keys())
             entries = _matching(checkpoint, options)
@@ -238,7 +240,10 @@ def _show(
     if checkpoint.passed_over:
         more = len(checkpoint.passed_over) - _MOST_NAMES
         names = ", ".join(map(printable, checkpoint.passed_over[:_MOST_NAMES]))
-        print(f"passed over: {names}{f' and {more} more' if more > 0 else ''}; --at shows one")
+        is_inside = ":" in checkpoint.path and not os.path.exists(checkpoint.path)
+        option = "--inside" if is_inside else "--at"
+        rest = f" and {more} more" if more > 0 else ""
+        print(f"passed over: {names}{rest}; {option} shows one")
     _print_parts(checkpoint, screen)
     if checkpoint.choices:
         print(f"state dicts: {printable(', '.join(checkpoint.choices))}; --at shows one of them")

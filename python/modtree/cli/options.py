@@ -69,6 +69,13 @@ def add_large_header(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_inside(parser: argparse.ArgumentParser) -> None:
+    """``--inside``."""
+    parser.add_argument(
+        "--inside", metavar="NAME", help="the checkpoint in a zip or tar archive with several"
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -57,4 +57,6 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
     entries_of = checkpoint.entries.values()
     files = len({entry.file for entry in entries_of}.union(*{entry.files for entry in entries_of}))
     parts = f", {files:,} files" if files > 1 else ""
+    if checkpoint.part_of:
+        parts += f", {checkpoint.part_of}"
     return f"{printable(str(checkpoint.path))}: {checkpoint.format}{parts}, {entries}"

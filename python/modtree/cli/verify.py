@@ -10,9 +10,18 @@ from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_at, add_join, add_json, add_large_header, describe, join_rules
+from modtree.cli.options import (
+    add_at,
+    add_inside,
+    add_join,
+    add_json,
+    add_large_header,
+    describe,
+    join_rules,
+)
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.verify import Problem, Problems, verify
+from modtree.files.sources.source import source_of
 from modtree.files.sources.stores import shown_name
 from modtree.inspection.entries import folded
 from modtree.inspection.phrases import entries_text, noun, printable
@@ -41,6 +50,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing")
     add_at(parser)
     add_join(parser)
+    add_inside(parser)
     add_large_header(parser)
     add_json(parser)
 
@@ -50,12 +60,11 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     rules = join_rules(options)
     model = None if options.model is None else model_from(options.model)
     problems = verify(
-        options.file,
+        source_of(options.file, options.large_header, options.inside),
         model,
         finite=options.finite,
         at=options.at,
         join=rules,
-        large_header=options.large_header,
     )
     if options.json:
         report = {

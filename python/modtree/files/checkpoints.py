@@ -12,6 +12,7 @@ from typing import Any
 
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.sources.source import source_of
 
 __all__ = [
     "Checkpoint",
@@ -81,6 +82,7 @@ def load_file(
     join: Any = None,
     progress: bool | None = None,
     large_header: bool = False,
+    inside: str | None = None,
 ) -> Any:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
     with one of them, or a file of ``torch.save``: of a whole module the parameters and buffers, of
@@ -107,6 +109,7 @@ def load_file(
             long.
         large_header: Whether a safetensors header of more than 100 MB is read, which takes several
             times as much memory.
+        inside: The name of the checkpoint in a zip or tar archive with several.
 
     Raises:
         CheckpointError: The file is damaged, or no checkpoint; the message names file, tensor and
@@ -115,7 +118,7 @@ def load_file(
     """
     from modtree.files.checkpoint.load import load_state
 
-    return load_state(path, device, at, join, progress, large_header)
+    return load_state(source_of(path, large_header, inside), device, at, join, progress)
 
 
 def convert(
@@ -133,6 +136,7 @@ def convert(
     large_header: bool = False,
     overwrite: bool = False,
     keep: Any = None,
+    inside: str | None = None,
 ) -> None:
     """Writes a checkpoint again, tensor by tensor: it may be larger than memory. What is neither a
     tensor nor plain is left out.
@@ -156,6 +160,7 @@ def convert(
             entries or parts, or in another dtype.
         keep: A pattern or several, as :func:`modtree.find` takes them: what matches, and what is
             below it, keeps its dtype.
+        inside: The name of the checkpoint in an archive, as in :func:`load_file`.
 
     Raises:
         CheckpointError: The source is damaged, the format has no place for what it holds, or
@@ -165,7 +170,7 @@ def convert(
     from modtree.files.checkpoint.convert import convert as write_again
 
     changes = write_again(
-        source,
+        source_of(source, large_header, inside),
         target,
         dtype=dtype,
         rename=rename,
@@ -175,7 +180,6 @@ def convert(
         join=join,
         progress=progress,
         atomic=atomic,
-        large_header=large_header,
         overwrite=overwrite,
         keep=keep,
     )
@@ -196,6 +200,7 @@ def verify(
     join: Any = None,
     progress: bool | None = None,
     large_header: bool = False,
+    inside: str | None = None,
 ) -> list[Any]:
     """Checks headers, offsets, sizes and checksums, and that an index and its shards agree. What it
     calls whole, :func:`modtree.load` reads; with ``foreign="stand-in"`` where ``notes`` of the
@@ -213,18 +218,12 @@ def verify(
         join: How files of several ranks are put together, as in :func:`load_file`.
         progress: Whether to show a progress bar while they are read.
         large_header: Whether a large safetensors header is read, as in :func:`load_file`.
+        inside: The name of the checkpoint in an archive, as in :func:`load_file`.
 
     Raises:
         OSError: There is no such file.
     """
     from modtree.files.checkpoint.verify import verify as check
 
-    return check(
-        path,
-        model,
-        finite=finite,
-        at=at,
-        join=join,
-        progress=progress,
-        large_header=large_header,
-    )
+    source = source_of(path, large_header, inside)
+    return check(source, model, finite=finite, at=at, join=join, progress=progress)

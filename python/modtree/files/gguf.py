@@ -16,6 +16,7 @@ import numpy as np
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened
 from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
 from modtree.files.checkpoint.mapped import map_file, mapped_array
+from modtree.files.checkpoint.untrusted import as_text
 from modtree.files.pickled.stand_in import StandIn, in_words
 from modtree.files.sources.source import Source
 from modtree.files.sources.stores import FileBytes
@@ -83,7 +84,6 @@ QUANTIZED = {
 
 # -- the header ------------------------------------------------------------------------------------
 
-_MOST_KEPT = 8  # items of an array that are shown
 _DEEPEST = 8
 _LARGEST = 2**63 - 1
 _VERSIONS = (2, 3)
@@ -102,10 +102,10 @@ class Place(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What was read: tensors by name, and settings as text."""
+    """What was read: tensors by name, and settings."""
 
     places: dict[str, Place]
-    metadata: dict[str, str]
+    settings: dict[str, Any]
 
 
 class _Reader:
@@ -165,19 +165,15 @@ class _Reader:
             return self._array(depth)
         raise self.error(f"the header is damaged: a setting of type {kind}")
 
-    def _array(self, depth: int) -> str:
-        """A list in words: vocabularies have hundreds of thousands of items."""
+    def _array(self, depth: int) -> list[Any]:
         kind = self.number("I")
         size = struct.calcsize(f"<{_NUMBERS[kind]}") if kind in _NUMBERS else 1
         count = self.count(size, "items")
-        first = [self.value(kind, depth + 1) for _ in range(min(count, _MOST_KEPT))]
-        if kind in _NUMBERS or kind == _BOOL:
-            self.at += size * (count - len(first))
-        else:
-            for _ in range(count - len(first)):
-                self.value(kind, depth + 1)
-        more = f", ... ({count:,} items)" if count > len(first) else ""
-        return f"[{', '.join(shortened(item, 40) for item in first)}{more}]"
+        if kind not in _NUMBERS:
+            return [self.value(kind, depth + 1) for _ in range(count)]
+        data = bytes(self._memory[self.at : self.at + size * count])
+        self.at += size * count
+        return list(struct.unpack(f"<{count}{_NUMBERS[kind]}", data))
 
 
 def read_header(memory: Any, path: str) -> Header:
@@ -194,7 +190,7 @@ def read_header(memory: Any, path: str) -> Header:
     reader.check_version()
     tensors = reader.count(20, "tensors")
     settings = reader.count(9, "settings")
-    metadata: dict[str, str] = {}
+    found_settings: dict[str, Any] = {}
     alignment = 32
     for _ in range(settings):
         name = reader.text()
@@ -203,7 +199,7 @@ def read_header(memory: Any, path: str) -> Header:
             if type(value) is not int or not 0 < value <= 1 << 30:
                 raise reader.error(f"the header is damaged: an alignment of {shortened(value)}")
             alignment = value
-        metadata[name] = value if type(value) is str else str(value)
+        found_settings[name] = value
     found: list[tuple[str, tuple[int, ...], int, int]] = []
     for _ in range(tensors):
         name = reader.text()
@@ -219,7 +215,7 @@ def read_header(memory: Any, path: str) -> Header:
             raise reader.error("the header names it twice", name)
         places[name] = _place(shape, kind, start + offset, len(memory), path, name)
     _check_overlaps(places, path)
-    return Header(places, metadata)
+    return Header(places, found_settings)
 
 
 def _place(shape: tuple[int, ...], kind: int, begin: int, size: int, path: str, key: str) -> Place:
@@ -283,12 +279,16 @@ class GgufCheckpoint(Checkpoint):
                 self._map: Any = map_file(file)
         else:
             self._map = FileBytes(file, self.path)
-        places, self.metadata = read_header(self._map, self.path)
+        places, self._settings = read_header(self._map, self.path)
         self._places = {key: place for key, place in places.items() if place.type in PLAIN}
         self.values = {
             key: _quantized(place) for key, place in places.items() if place.type in QUANTIZED
         }
         self.places = {key: number for number, key in enumerate(places) if key in self.values}
+
+    @functools.cached_property
+    def metadata(self) -> dict[str, str]:  # type: ignore[override]
+        return {name: as_text(value) for name, value in self._settings.items()}
 
     @functools.cached_property
     def entries(self) -> dict[str, Entry]:  # type: ignore[override]

@@ -31,6 +31,7 @@ from modtree.files.checkpoint.reader import (
 )
 from modtree.files.checkpoint.untrusted import json_in
 from modtree.files.pickled.stand_in import in_words
+from modtree.files.torch.contents import tensors_in
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.parts import Part
 from modtree.files.torch.records import TensorRecord, record_of_source
@@ -180,6 +181,8 @@ class PartsCheckpoint(PartsFolder):
         with closed_on_error(self):
             for name in holdings(path)[:_MOST]:
                 self._add(name, path)
+            if self._broken and not any(tensors_in(self._object)):
+                raise self._broken[0]
             self._enter(at)
 
     def _add(self, name: str, path: str) -> None:
@@ -187,12 +190,14 @@ class PartsCheckpoint(PartsFolder):
         known = stem if stem not in self._object and not name.endswith("/") else name.rstrip("/")
         file = os.path.join(path, name)
         try:
-            if ending in _OF_TORCH:
+            if ending in _OF_TORCH and os.path.isfile(file):
                 self.add_torch(known, file)
             else:
                 self.add_weights(known, file.rstrip("/"))
         except CheckpointError as error:
             self._note_broken(known, error)
+        except OSError as error:
+            self._note_broken(known, CheckpointError(f"cannot be read: {error.strerror}", file))
 
 
 def words_of(content: dict[str, Any], named: dict[str, str]) -> list[str]:

@@ -8,23 +8,28 @@ import functools
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from modtree.core.strides import reach, strided_view
 from modtree.files.checkpoint.base import (
     Checkpoint,
     CheckpointError,
     Entry,
     closed_on_error,
+    natural,
     shortened,
 )
-from modtree.files.checkpoint.dtypes import DTYPES
+from modtree.files.checkpoint.dtypes import DTYPES, MOST_DIMENSIONS, array_dtype
 from modtree.files.checkpoint.mapped import MappedFiles
 from modtree.files.checkpoint.other_files import not_damaged
-from modtree.files.checkpoint.untrusted import file_beside, json_in
+from modtree.files.checkpoint.untrusted import as_text, file_beside, json_in, parsed_json
 from modtree.files.pickled.stand_in import StandIn, in_words
+from modtree.files.sources import archives
+from modtree.files.sources.source import PathSource, Source
 
 
 class LibraryArray(NamedTuple):
@@ -143,24 +148,28 @@ class Hdf5Checkpoint(LibraryCheckpoint):
     """An HDF5 file. Links, and data in other files, are named and not followed.
 
     Args:
-        path: The file.
+        source: The file.
     """
 
     format = "hdf5"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, source: Source) -> None:
+        path = source.name
         super().__init__(path)
         self._h5py = library("h5py", "an HDF5 file, as Keras writes it", path)
         with closed_on_error(self), _errors("the file is damaged", path):
-            self._file = self._h5py.File(path, "r")
+            self._file = self._h5py.File(
+                path if isinstance(source, PathSource) else source.open(), "r"
+            )
             self._walk(self._file, "", 0)
-        for name, value in list(self._file.attrs.items())[:1000]:
-            self.metadata[str(name)] = shortened(value, 1000).strip("'")
+            for name, value in self._file.attrs.items():
+                plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+                self.metadata[str(name)] = as_text(plain)
 
     def _walk(self, group: Any, prefix: str, depth: int) -> None:
         if depth > _DEEPEST:
             raise CheckpointError("groups are nested too deeply", self.path)
-        for name in group:
+        for name in sorted(group, key=natural):
             key = f"{prefix}{name}"
             link = group.get(name, getlink=True)
             if not isinstance(link, self._h5py.HardLink):
@@ -341,3 +350,71 @@ class OrbaxCheckpoint(LibraryCheckpoint):
             return described(f"{text}: cannot be read: {shortened(str(error))}")
         shape = tuple(map(int, store.shape))
         return LibraryArray(shape, dtype.name, self.path, lambda: store.read().result())
+
+
+# -- programs of torch.export ----------------------------------------------------------------------
+
+#: torch's dtypes by the numbers that such programs have for them.
+_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32"}
+_DTYPES |= {8: "float64", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16"}
+
+
+class ExportCheckpoint(LibraryCheckpoint):
+    """A program of torch.export (`.pt2`): its weights, which are files of the archive.
+
+    Args:
+        source: The file.
+    """
+
+    format = "export"
+
+    def __init__(self, source: Source, members: Mapping[str, archives.Member]) -> None:
+        super().__init__(source.name)
+        for config in members:
+            kind = _CONFIG.search(config)
+            if kind is None:
+                continue
+            with archives.InsideSource(source, dict(members), config).open() as file:
+                content = parsed_json(file.read(_LONGEST_CONFIG), "config", self.path)
+            facts = content.get("config")
+            for key, fact in facts.items() if isinstance(facts, dict) else ():
+                self.add(key, self._weight(source, members, config, fact))
+
+    def _weight(
+        self, source: Source, members: Mapping[str, archives.Member], config: str, fact: Any
+    ) -> Any:
+        meta = fact.get("tensor_meta") if isinstance(fact, dict) else None
+        if not isinstance(meta, dict) or fact.get("use_pickle"):
+            return described("tensor that is pickled in the program")
+        name = f"{os.path.dirname(config)}/{fact.get('path_name')}"
+        sizes, strides = (_integers(meta.get(what)) for what in ("sizes", "strides"))
+        offset = _integers([meta.get("storage_offset")])
+        dtype = _DTYPES.get(meta.get("dtype"))  # type: ignore[arg-type]
+        if dtype is None or sizes is None or strides is None or offset is None:
+            return described(f"tensor of type {shortened(meta.get('dtype'), 40)}")
+        if name not in members or len(sizes) != len(strides):
+            raise CheckpointError(f"the program names {shortened(name)}", self.path)
+        count = members[name].size // DTYPES[dtype].itemsize
+        if offset[0] + reach(sizes, strides) > count:
+            raise CheckpointError(f"{shortened(name)} has {count} elements", self.path)
+
+        def read() -> np.ndarray:
+            with archives.InsideSource(source, dict(members), name).open() as file:
+                flat = np.frombuffer(file.read(members[name].size), array_dtype(dtype))
+            steps = [stride * flat.itemsize for stride in strides]
+            return np.array(strided_view(flat[offset[0] :], sizes, steps))
+
+        return LibraryArray(sizes, dtype, self.path, read)
+
+
+_CONFIG = re.compile(r"(?:^|/)model_(?:weights|constants)_config\.json$")
+_LONGEST_CONFIG = 100_000_000
+
+
+def _integers(value: Any) -> tuple[int, ...] | None:
+    """Numbers as such programs write them; None of what are others."""
+    if not isinstance(value, list) or len(value) > MOST_DIMENSIONS:
+        return None
+    found = tuple(item.get("as_int") if isinstance(item, dict) else None for item in value)
+    fits = all(type(n) is int and 0 <= n < 1 << 60 for n in found)
+    return found if fits else None  # type: ignore[return-value]

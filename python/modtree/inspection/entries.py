@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from modtree.files.checkpoint.base import Entry
+from modtree.files.checkpoint.base import Entry, natural
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _MOST_RANGES = 6
@@ -186,7 +186,7 @@ class Branch:
         if sort == "size":
             groups.sort(key=lambda group: -group.count * group.first.nbytes)
         elif sort == "name":
-            groups.sort(key=lambda group: _natural(group.first.name))
+            groups.sort(key=lambda group: natural(group.first.name))
         return groups
 
 
@@ -201,11 +201,6 @@ class Group:
         self.label = self.first.name
         if self.count > 1:
             self.label = ranges(int(branch.name) for branch in branches)
-
-
-def _natural(name: str) -> list[Any]:
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(0, int(part), "") if at % 2 else (1, 0, part) for at, part in enumerate(parts)]
 
 
 def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) -> Branch:

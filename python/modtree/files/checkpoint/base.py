@@ -7,6 +7,7 @@ import abc
 import contextlib
 import functools
 import gc
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,6 +74,12 @@ def shortened(value: Any, length: int = 120) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
+def natural(name: str) -> list[Any]:
+    """A key for sorting names by the numbers in them: layer 2 comes before layer 10."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(0, int(part), "") if at % 2 else (1, 0, part) for at, part in enumerate(parts)]
+
+
 class Entry(NamedTuple):
     """A tensor of a checkpoint, without its values.
 
@@ -118,6 +125,8 @@ class Checkpoint(abc.ABC):
         versions: The ``_metadata`` of the state dict, or None where the file does not know it.
         found_under: Under which name the file has the state dict; "" for the file itself.
         left_out: The names of other parts that the file has beside the state dict.
+        source: The file in an archive that was opened.
+        part_of: What it is a part of, where the file is one of several: "part 1 of 3".
         passed_over: The names of files and folders that are beside it in its folder, and hold more.
         choices: The names of state dicts of which the caller has to choose one.
         foreign: How many classes and functions the file names that are not imported.
@@ -137,6 +146,8 @@ class Checkpoint(abc.ABC):
     versions: Any = None
     found_under: str = ""
     left_out: Sequence[Any] = ()
+    source: Any = None
+    part_of: str = ""
     passed_over: Sequence[str] = ()
     choices: Sequence[str] = ()
     foreign: int = 0

@@ -40,7 +40,7 @@ from modtree.files.checkpoint.save import (
     full_metadata,
     write_checkpoint,
 )
-from modtree.files.checkpoint.shards import as_size
+from modtree.files.checkpoint.shards import as_size, split
 from modtree.files.pickled.stand_in import holds_stand_in
 
 _ENDINGS = {
@@ -67,7 +67,6 @@ def convert(
     join: Any = None,
     progress: bool | None = None,
     atomic: bool = True,
-    large_header: bool = False,
     overwrite: bool = False,
     keep: Any = None,
 ) -> Changes:
@@ -75,7 +74,7 @@ def convert(
     path, format = _target(target, format)  # noqa: A001
     name = None if dtype is None else _dtype_name(dtype)
     largest = None if max_shard_size is None else as_size(max_shard_size)
-    with open_checkpoint(source, at, join, large_header=large_header) as checkpoint:
+    with open_checkpoint(source, at, join) as checkpoint:
         checkpoint.compare_checksums()
         values = checkpoint.plain_values() if format == "torch" else checkpoint.raw_values
         keys, record, not_wanted = _renamed(checkpoint, rename, values)
@@ -83,6 +82,7 @@ def convert(
             reason = f"its part {at!r:.100} has nothing that can be written"
             raise CheckpointError(reason, checkpoint.path)
         changes = Changes(*_kept(checkpoint, keep, name))
+        changes.part_of = checkpoint.part_of
         types = {
             key: _target_dtype(checkpoint, old, None if old in changes.kept else name)
             for key, old in keys.items()
@@ -95,8 +95,9 @@ def convert(
             home = importlib.import_module("modtree.files.torch.converted")
             pieces = functools.partial(_counted, checkpoint, changes)
             metadata = _plain(checkpoint.metadata)
-            texts = [name for name in metadata if name != "format"]
             contents = home.TorchContents(checkpoint, keys, record, types, pieces, metadata)
+            has_index = len(split(contents.sizes.items(), largest)) > 1
+            texts = [] if has_index else [name for name in metadata if name != "format"]
         else:
             if checkpoint.format == "distributed":  # which has an entry for each setting
                 others = record.without_values(lambda value: not_json(value) is not None)
@@ -125,6 +126,7 @@ class Changes:
         wanted: Entries that were to keep their dtype.
 
     Attributes:
+        part_of: What the source is a part of, if it is not the whole.
         left_out: What was not written, by the reason.
         infinite: How many values of an entry became infinite.
         zero: How many became zero.
@@ -133,6 +135,7 @@ class Changes:
     def __init__(self, codes: list[str], wanted: set[str]) -> None:
         self.codes = codes
         self.kept = wanted.union(codes)
+        self.part_of = ""
         self.left_out: dict[str, list[str]] = {}
         self.infinite: Counter[str] = Counter()
         self.zero: Counter[str] = Counter()

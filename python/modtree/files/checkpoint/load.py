@@ -14,13 +14,10 @@ from modtree.numpy.tensor.creation import empty
 from modtree.numpy.tensor.devices import as_device
 
 
-def load_state(
-    path: Any, device: Any, at: str | None, join: Any, progress: bool | None, large: bool
-) -> Any:
+def load_state(source: Any, device: Any, at: str | None, join: Any, progress: bool | None) -> Any:
     """See modtree.load_file."""
     wanted = as_device("cpu" if device is None else device)
-    opened = open_checkpoint(path, at, join, large_header=large)
-    with opened as checkpoint, without_collections():
+    with open_checkpoint(source, at, join) as checkpoint, without_collections():
         if wanted.type == "meta":
             return checkpoint.complete(_meta_tensors(checkpoint))
         if not may_show(progress):

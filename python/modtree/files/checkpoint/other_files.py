@@ -18,6 +18,7 @@ _PACKED = {
     b"\x28\xb5\x2f\xfd": ("zstd", "unzstd"),
     b"7z\xbc\xaf\x27\x1c": ("7z", "7z x"),
     b"Rar!\x1a\x07": ("rar", "unrar x"),
+    b"\x04\x22\x4d\x18": ("lz4", "unlz4"),
 }
 _CHANGED = b"\x80\x02\x8a\r\nl\xfc"
 _BEGINNINGS = {
@@ -36,6 +37,8 @@ _OLD_NAME = re.compile(rb"c[A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n")
 _JSON_ERROR = re.compile(rb'\s*\{\s*"(?:error|message|detail|errors|Code)"\s*:', re.IGNORECASE)
 #: The entries of an archive of torch before 0.1.10.
 _OLD_PARTS = frozenset((b"sys_info", b"pickle", b"storages", b"tensors"))
+#: A map of msgpack whose first key is text.
+_MSGPACK = re.compile(rb"(?:[\x81-\x8f]|\xde..)(?:[\xa1-\xbf]|\xd9.)[A-Za-z_]", re.DOTALL)
 _FEWEST = 8  # line feeds that tell
 _LFS = b"version https://git-lfs"
 _SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
@@ -50,14 +53,28 @@ def not_damaged(error: Any) -> Any:
     return error
 
 
-def is_half(head: bytes) -> bool:
+def is_half(head: bytes, end: bytes = b"") -> bool:
     """Whether a file of a kind that :func:`what_it_is` knows begins so after damage on the way."""
-    return not any(head[:64]) or head.startswith(_CHANGED)
+    return not any(head[:64] + end) or head.startswith(_CHANGED)
 
 
-def what_it_is(head: bytes) -> str | None:
+def end_of(file: Any, head: bytes) -> bytes:
+    """The last bytes of a file that begins with zeros; none of others."""
+    if any(head[:64]):
+        return b""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - HEAD))
+    end: bytes = file.read(HEAD)
+    return end
+
+
+def what_it_is(head: bytes, end: bytes = b"") -> str | None:
     """What a file is that begins so and is not a checkpoint, and what to do; None where that is not
     known.
+
+    Args:
+        head: Its first bytes.
+        end: Its last bytes, where they tell.
     """
     if not head:
         return "the file is empty: a download or a save that did not get far; get it again"
@@ -67,13 +84,17 @@ def what_it_is(head: bytes) -> str | None:
     for beginning, (name, program) in _PACKED.items():
         if head.startswith(beginning):
             return f"it is compressed with {name}: unpack it first, with {program}"
+    if head[4:8] == b"ET12":
+        return "it is a program of ExecuTorch (.pte), which is made for devices: save its model"
+    if _MSGPACK.match(head):
+        return "it is msgpack, as flax writes it: flax.serialization.msgpack_restore(data) reads it"
     if _is_tar(head):
         if head[:100].rstrip(b"\0") in _OLD_PARTS:
             return (
                 "it is a file of torch before 0.1.10: torch.load(path, weights_only=False) reads "
                 "it, if you trust where it comes from; save it again"
             )
-        return "it is a tar archive: unpack it first, with tar -xf"
+        return "it is a tar archive: modtree.load_file(path) reads a checkpoint in it"
     if head.startswith(_LFS):
         size = _SIZE.search(head)
         of = f" of {int(size[1]):,} bytes" if size else ""
@@ -86,6 +107,8 @@ def what_it_is(head: bytes) -> str | None:
             f"the file again, with a token where one is needed"
         )
     if len(head) >= 64 and not any(head[:64]):
+        if any(end):
+            return "it begins with zeros and goes on: numbers, perhaps, that nothing describes"
         return "it begins with zeros: a download that is not complete; get it again"
     return None
 
@@ -146,9 +169,11 @@ def what_an_archive_is(names: Iterable[str]) -> str | None:
         return "it is a model of Keras: keras.saving.load_model(path) reads it"
     if any(name.rpartition("/")[2] == "archive_format" for name in found):
         return "it is a program of torch.export: torch.export.load(path) reads it"
+    if any(name.endswith("/extern_modules") for name in found):
+        return "it is a package of torch.package: torch.package.PackageImporter(path) reads it"
     inside = [name for name in found if name.endswith((".safetensors", ".pt", ".pth", ".bin"))]
     if inside:
-        return f"it is a zip archive around {inside[0]!r:.80}: unpack it first, with unzip"
+        return f"it is a zip archive around {inside[0]!r:.80}: modtree.load_file(path) reads it"
     return None
 
 

@@ -18,6 +18,7 @@ from modtree.files.checkpoint.base import Checkpoint, CheckpointError, shortened
 from modtree.files.checkpoint.other_files import (
     HEAD,
     begins_as_pickle,
+    end_of,
     is_half,
     not_damaged,
     text_in,
@@ -25,6 +26,7 @@ from modtree.files.checkpoint.other_files import (
     what_it_is,
 )
 from modtree.files.distributed.rank_files import has_rank_files
+from modtree.files.sources import archives
 from modtree.files.sources.source import AddressSource, PathSource, Source, source_of
 from modtree.files.sources.stores import missing
 
@@ -33,6 +35,8 @@ from modtree.files.sources.stores import missing
 #: What is added to the name of a checkpoint to name the index of its shards.
 INDEX_ENDING = ".index.json"
 _SHARD_NAME = re.compile(r"-\d{5}-of-\d{5}\.\w+$")
+_OF_RANK = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
+_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.\w+)")
 _MOST_READ = 200_000  # names of a folder that are read
 _MOST_NAMED = 12  # parts that a message names
 
@@ -99,6 +103,11 @@ _FOLDERS = (
         "OrbaxCheckpoint",
     ),
     Folder(
+        lambda names: any(map(is_of_ranks, names)) and WEIGHTS.isdisjoint(names),
+        "modtree.files.distributed.chunks",
+        "OffsetsCheckpoint",
+    ),
+    Folder(
         _is_of_deepspeed,
         "modtree.files.distributed.deepspeed",
         "DeepSpeedCheckpoint",
@@ -126,8 +135,55 @@ def holdings(path: str) -> list[str]:
     stems = [name.removesuffix(INDEX_ENDING) for name in names if name.endswith(INDEX_ENDING)]
     stems = [os.path.splitext(stem)[0] for stem in stems]
     names = [n for n in names if not any(map(_SHARD_NAME.sub("", n).__eq__, stems))]
+    names = list(dict.fromkeys(whole_name(name) for name in names))
     left = [_MOST_FOLDERS]
     return names + [f"{e.name}/" for e in found if e.is_dir() and _holds(e.path, _LEVELS, left)]
+
+
+def whole_name(name: str) -> str:
+    """The name of the whole of which a numbered shard is a part; of others, the same."""
+    match = _NUMBERED.fullmatch(name)
+    return name if match is None or is_of_ranks(name) else f"{match[1]}{match[4]}"
+
+
+def is_of_ranks(name: str) -> bool:
+    """Whether a file has parts of tensors, as torch.distributed.checkpoint names those of ranks."""
+    return _OF_RANK.fullmatch(name) is not None
+
+
+def numbered_shards(path: str) -> list[str]:
+    """The paths of the shards that are there of a file that is not, in their order.
+
+    Raises:
+        CheckpointError: One is missing, or there are several sets.
+    """
+    folder, name = os.path.split(path)
+    if os.path.exists(path) or not os.path.isdir(folder or "."):
+        return []
+    there: dict[int, dict[int, str]] = {}
+    for found in os.listdir(folder or "."):
+        match = _NUMBERED.fullmatch(found)
+        if match is not None and f"{match[1]}{match[4]}" == name:
+            there.setdefault(int(match[3]), {})[int(match[2])] = os.path.join(folder, found)
+    if not there:
+        return []
+    if len(there) > 1:
+        raise CheckpointError(f"there are shards of {' and of '.join(map(str, there))}", path)
+    ((count, shards),) = there.items()
+    missing = [number for number in range(1, count + 1) if number not in shards]
+    if missing:
+        numbers = ", ".join(map(str, missing[:_MOST_NAMED]))
+        raise CheckpointError(f"of its {count} parts, those of number {numbers} are missing", path)
+    return [shards[number] for number in range(1, count + 1)]
+
+
+def _part_text(checkpoint: Checkpoint) -> str:
+    """What a file is that is one of several and was opened alone."""
+    if "DCP_SHARDING_INFO" in checkpoint.metadata:
+        return "the part of one rank"
+    match = _NUMBERED.fullmatch(os.path.basename(checkpoint.path))
+    is_part = match is not None and int(match[3]) > 1
+    return f"part {int(match[2])} of {int(match[3])}" if match and is_part else ""
 
 
 def _holds(path: str, levels: int, left: list[int]) -> bool:
@@ -195,7 +251,7 @@ def _is_gguf(head: bytes) -> bool:
 
 
 def _is_hdf5(head: bytes) -> bool:
-    return head.startswith(b"\x89HDF\r\n\x1a\n")
+    return head.startswith(_HDF5)
 
 
 def _is_index(head: bytes) -> bool:
@@ -237,7 +293,6 @@ _FORMATS = (
         (".h5", ".hdf5"),
         "modtree.files.libraries",
         "Hdf5Checkpoint",
-        takes_path=True,
     ),
     _Format(_is_index, (".json",), "modtree.files.checkpoint.shards", "open_shards"),
     # As a model of ONNX begins, much else does: the name of the file counts.
@@ -261,12 +316,17 @@ _METADATA = _Format(
     has_parts=True,
     takes_path=True,
 )
-_OF_SHARDS = ("SafetensorsCheckpoint", "TorchCheckpoint")
+_OF_SHARDS = ("SafetensorsCheckpoint", "GgufCheckpoint", "TorchCheckpoint")
 _FORMATS_OF_SHARDS = tuple(form for form in _FORMATS if form.reader in _OF_SHARDS)
 
 
 def open_checkpoint(
-    path: Any, at: str | None = None, join: Any = None, *, large_header: bool = False
+    path: Any,
+    at: str | None = None,
+    join: Any = None,
+    *,
+    large_header: bool = False,
+    inside: str | None = None,
 ) -> Checkpoint:
     """Opens a file, the index of a sharded checkpoint, or a folder that is a checkpoint or holds
     one.
@@ -284,13 +344,14 @@ def open_checkpoint(
             tensors that all ranks have. ``{"*.qkv.weight": (0, 3), "*.proj.weight": 1}``
         large_header: Whether a safetensors header of more than 100 MB is read, which takes several
             times as much memory.
+        inside: The name of the checkpoint in a zip or tar archive with several.
 
     Raises:
         OSError: It cannot be opened.
         CheckpointError: It is damaged, no checkpoint, or has no such part; or it holds several
             state dicts, and ``at`` names none of them.
     """
-    checkpoint = open_parts(path, at, join, large_header=large_header)
+    checkpoint = open_parts(source_of(path, large_header, inside), at, join)
     if not checkpoint.choices:
         return checkpoint
     checkpoint.close()
@@ -305,14 +366,14 @@ def open_checkpoint(
     )
 
 
-def open_parts(
-    path: Any, at: str | None = None, join: Any = None, *, large_header: bool = False
-) -> Checkpoint:
+def open_parts(path: Any, at: str | None = None, join: Any = None) -> Checkpoint:
     """The same, and what holds several state dicts as well: it has ``choices`` and no entries."""
-    given = source_of(path, large_header)
+    given = source_of(path)
     if not isinstance(given, PathSource) or not os.path.isdir(given.name):
         _check_no_rules(join, given.name)
-        return _opened(locate(given), _FORMATS, at)
+        checkpoint = _opened(locate(given), _FORMATS, at)
+        checkpoint.part_of = _part_text(checkpoint)
+        return checkpoint
     place = in_cache(given.name)
     folder = folder_format(place)
     if at is not None and any(_fits(at, name, folder) for name in holdings(place)):
@@ -328,7 +389,7 @@ def open_parts(
     else:
         _check_no_rules(join, place)
         checkpoint = _reader(folder)(place, at)
-    if folder is None or not folder.takes_rules:
+    if folder is not _PARTS and (folder is None or not folder.takes_rules):
         checkpoint.passed_over = [
             name for name in holdings(place) if not is_used(name, place, checkpoint)
         ]
@@ -385,9 +446,9 @@ def locate(given: Any) -> Source:
     """
     source = source_of(given)
     if isinstance(source, AddressSource):
-        return source_of(_located_address(source), source.large_header)
+        return source_of(_located_address(source), source.large_header, source.member)
     if isinstance(source, PathSource):
-        return source_of(PathSource(_located_path(source.name)), source.large_header)
+        return source_of(PathSource(_located_path(source.name)), source.large_header, source.member)
     return source
 
 
@@ -428,20 +489,33 @@ def _located_path(file: str) -> str:
     except FileNotFoundError:
         if os.path.exists(file + INDEX_ENDING):
             return file + INDEX_ENDING
-        if os.path.exists(file):  # a save has put it in the place of the index meanwhile
+        # Or a save has put it in the place of the index meanwhile.
+        if os.path.exists(file) or numbered_shards(file):
             return file
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file) from None
     except (OSError, ValueError):
         return file  # whoever opens it is told
     if not is_folder:
-        return file
+        # The parts of a GGUF file say themselves that they are such, and the first has the whole's
+        # settings.
+        whole = os.path.join(os.path.dirname(file), whole_name(os.path.basename(file)))
+        is_first = file.endswith(".gguf") and _parts_of(whole)[:1] == [file]
+        return whole if is_first else file
     file = in_cache(file)
     return file if folder_format(file) is not None else _in_folder(file)
 
 
+def _parts_of(whole: str) -> list[str]:
+    """The shards of a file that is not there; none where some are missing."""
+    try:
+        return numbered_shards(whole)
+    except CheckpointError:
+        return []
+
+
 def is_index(source: Source) -> bool:
     """Whether a file begins as the index of shards does."""
-    if isinstance(source, PathSource) and os.path.isdir(source.name):
+    if isinstance(source, PathSource) and not os.path.isfile(source.name):
         return False
     with source.open() as file:
         head = file.read(HEAD)
@@ -467,11 +541,30 @@ def open_shard(source: Source) -> Checkpoint:
 
 def _opened(source: Source, formats: tuple[_Format, ...], at: str | None = None) -> Checkpoint:
     file = source.name
+    if isinstance(source, PathSource) and (shards := numbered_shards(file)):
+        if at is not None:
+            raise _no_parts(at, file)
+        home = importlib.import_module("modtree.files.checkpoint.shards")
+        numbered: Checkpoint = home.open_numbered(source, [PathSource(path) for path in shards])
+        return numbered
     with source.open() as opened:
         head = opened.read(HEAD)
-    if (other := what_it_is(head)) is not None:
+        # What begins with zeros may be a file of HDF5, whose own bytes begin further behind.
+        head, end = _behind_zeros(opened, head)
+    members = {} if _is_of_torch(head) else archives.members_of(source, head)
+    if members and not any(map(_IS_PICKLED, members)):
+        if any(name.endswith("/model_weights_config.json") for name in members):
+            exported: Checkpoint = _reader(_EXPORT)(source, members)
+            return exported
+        if (inner := _inside(source, members)) is not None:
+            checkpoint = _opened(inner[0], formats, at)
+            checkpoint.source, checkpoint.passed_over = inner
+            return checkpoint
+    if source.member is not None:
+        raise not_damaged(CheckpointError("it is not an archive around a checkpoint", file))
+    if (other := what_it_is(head, end)) is not None:
         error = CheckpointError(other, file)
-        raise error if is_half(head) else not_damaged(error)
+        raise error if is_half(head, end) else not_damaged(error)
     found = [_METADATA] if os.path.basename(file) == ".metadata" else []
     found += [form for form in formats if form.begins_so(head)]
     if found or text_in(head) is None:
@@ -483,10 +576,45 @@ def _opened(source: Source, formats: tuple[_Format, ...], at: str | None = None)
     if at is None:
         return reader(given)
     if not found[0].has_parts:
-        raise not_damaged(
-            CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
-        )
+        raise _no_parts(at, file)
     return reader(given, at)
+
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+#: Names of the pickle that an archive of torch has.
+_IS_PICKLED = re.compile(r"[^/]+/data\.pkl").fullmatch
+_EXPORT = Folder(lambda _: False, "modtree.files.libraries", "ExportCheckpoint")
+#: Names of models in archives, besides those in folders.
+_USUAL_INSIDE = WEIGHTS | {"model_weights.ckpt", "model.weights.h5", "serialized_state_dict.pt"}
+
+
+def _behind_zeros(file: Any, head: bytes) -> tuple[bytes, bytes]:
+    """The beginning of a file, or of the HDF5 file behind zeros in it, and its last bytes."""
+    for place in () if any(head[:64]) else (512, 1024, 2048, 4096):
+        file.seek(place)
+        if (found := file.read(HEAD)).startswith(_HDF5):
+            return found, b""
+    return head, end_of(file, head)
+
+
+def _is_of_torch(head: bytes) -> bool:
+    """Whether the first entry of an archive is the pickle of torch.save(), or an array."""
+    length = int.from_bytes(head[26:28], "little")
+    name = head[30 : 30 + length]
+    return _is_archive(head) and name.endswith((b"/data.pkl", b".npy"))
+
+
+def _inside(source: Source, members: dict[str, Any]) -> tuple[Source, list[str]] | None:
+    """The checkpoint in an archive, and the names of others in it."""
+    usual = _USUAL_INSIDE.__contains__
+    name, others = archives.chosen(members, source.member, source.name, _HOLDING, usual)
+    return None if name is None else (archives.InsideSource(source, members, name), others)
+
+
+def _no_parts(at: str, file: str) -> CheckpointError:
+    error = CheckpointError(f"it holds one state dict, and no part {at!r:.100}", file)
+    not_damaged(error)
+    return error
 
 
 def _path_of(source: Source) -> str:
@@ -514,7 +642,10 @@ def _in_folder(folder: str) -> str:
             return os.path.join(folder, found[0])
         if found:
             return folder
-    if holdings(folder):
+    whole = holdings(folder)
+    if len(whole) == 1 and _parts_of(file := os.path.join(folder, whole[0])):
+        return file
+    if whole:
         return folder
     raise CheckpointError(
         "the folder holds no checkpoint: expected model.safetensors or "

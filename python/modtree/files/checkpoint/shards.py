@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree.files.checkpoint.atomic import atomic_file
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, shortened
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry
 from modtree.files.checkpoint.reader import open_shard
 from modtree.files.checkpoint.record import Record, take_record
-from modtree.files.checkpoint.untrusted import file_beside, parsed_json, plain_name
+from modtree.files.checkpoint.untrusted import as_text, file_beside, parsed_json, plain_name
 from modtree.files.sources.source import PathSource, Source, source_of
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
@@ -141,9 +141,7 @@ def read_index(source: Source, file: Any) -> Index:
 
 
 def _texts(metadata: dict[str, Any]) -> dict[str, str]:
-    return {
-        key: value if type(value) is str else shortened(value) for key, value in metadata.items()
-    }
+    return {key: as_text(value) for key, value in metadata.items()}
 
 
 def _shard(name: Any, index: Source, key: str) -> Source:
@@ -193,7 +191,7 @@ class ShardedCheckpoint(Checkpoint):
             if key not in besides[file].places
         }
         self.format = next((shard.format for shard in shards.values()), "safetensors")
-        self.metadata = dict(index.metadata)
+        self.metadata = {**_common(shards.values()), **index.metadata}
         shapes = self._checked_shapes(index)
         record = take_record(self.metadata, shapes, path)
         for part in besides.values():
@@ -280,6 +278,13 @@ class ShardedCheckpoint(Checkpoint):
             shard.close()
 
 
+def _common(shards: Iterable[Checkpoint]) -> dict[str, str]:
+    """The text that stands in all files."""
+    first, *others = (shard.metadata.items() for shard in shards) if shards else [{}.items()]
+    common = [(name, text) for name, text in first if all((name, text) in o for o in others)]
+    return {name: text for name, text in common if not name.startswith("split.")}
+
+
 def _beside(shard: Checkpoint, index: Index) -> Record:
     """What a file has beside its tensors for keys that the index says are in it. Of the places,
     only their keys have a meaning: the numbers are not those of the whole checkpoint.
@@ -347,6 +352,38 @@ def _opened(path: str, index: Index) -> ShardedCheckpoint:
         for file, source in index.sources.items():
             shards[file] = open_shard(source)
         return ShardedCheckpoint(path, index, shards)
+    except BaseException:
+        for shard in shards.values():
+            shard.close()
+        raise
+
+
+def open_numbered(whole: Source, sources: list[Source]) -> ShardedCheckpoint:
+    """Opens shards that their names put together, without an index.
+
+    Args:
+        whole: What the file would be that they are parts of.
+        sources: The shards in their order.
+
+    Raises:
+        CheckpointError: One is damaged, or two have an entry of one key.
+    """
+    shards: dict[str, Checkpoint] = {}
+    files: dict[str, str] = {}
+    try:
+        for source in sources:
+            source.large_header |= whole.large_header
+            shard = shards[source.name] = open_shard(source)
+            for key in shard.keys():
+                if files.setdefault(key, source.name) != source.name:
+                    raise CheckpointError(f"it is in {files[key]} as well", source.name, key)
+        first = next(iter(shards.values())).metadata
+        expected = first.get("split.tensors.count", str(len(files)))
+        if expected != str(len(files)):
+            raise CheckpointError(f"its parts have {len(files)} tensors of {expected}", whole.name)
+        by_name = {source.name: source for source in sources}
+        of_first = {name: text for name, text in first.items() if not name.startswith("split.")}
+        return ShardedCheckpoint(whole.name, Index(files, of_first, by_name), shards)
     except BaseException:
         for shard in shards.values():
             shard.close()

@@ -50,6 +50,15 @@ def parsed_json(data: bytes, what: str, path: str) -> dict[str, Any]:
     return content
 
 
+def as_text(value: Any) -> str:
+    """A value of metadata as text, whole: lists and dicts as JSON."""
+    import json
+
+    if not isinstance(value, (list, tuple, dict)):
+        return value if type(value) is str else str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
 def json_in(file: str) -> dict[str, Any]:
     """The object that a file says.
 

@@ -78,19 +78,20 @@ def verify(
     at: str | None = None,
     join: Any = None,
     progress: bool | None = None,
-    large_header: bool = False,
 ) -> Problems:
     """See modtree.checkpoints.verify."""
     try:
-        source = locate(source_of(path, large_header))
+        source = locate(source_of(path))
     except CheckpointError as error:  # a folder with no checkpoint, or several
         return Problems([_damage(not_damaged(error))])
     problems = Problems(_index_problems(source) if is_index(source) else ())
     try:
-        checkpoint = open_parts(source_of(path, large_header), at, join)
+        checkpoint = open_parts(source_of(path), at, join)
     except CheckpointError as error:
         return problems or Problems([_damage(error)])
     with checkpoint:
+        if checkpoint.part_of:
+            problems.notes.append(f"it is not the whole: {checkpoint.part_of}")
         if checkpoint.passed_over:
             problems.notes.append(f"not looked at: {_listed(checkpoint.passed_over)}")
         for member in filter(is_index, map(PathSource, checkpoint.members)):
@@ -108,6 +109,8 @@ def verify(
             names = _listed(checkpoint.choices)
             message = f"it holds several state dicts, {names}: name one with at= or --at"
             return Problems([Problem("not checked", message, checkpoint.path)])
+        if checkpoint.source is not None:
+            problems += [_damage(error) for error in checkpoint.source.damages()]
         damages = _damages(checkpoint, progress)
         problems += damages
         problems += _bool_problems(checkpoint, {problem.key for problem in damages})

@@ -8,6 +8,7 @@ box is a file of ``torch.save`` within that file. Values that are not tensors ha
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,10 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from modtree import _C
-from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
-from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS
-from modtree.files.checkpoint.untrusted import file_beside
+from modtree.files.checkpoint.base import (
+    Checkpoint,
+    CheckpointError,
+    closed_on_error,
+    shortened,
+)
+from modtree.files.checkpoint.dtypes import MOST_DIMENSIONS, known_dtype
+from modtree.files.checkpoint.reader import is_of_ranks, open_shard
+from modtree.files.checkpoint.untrusted import file_beside, parsed_json
 from modtree.files.pickled.stand_in import StandIn, in_words
+from modtree.files.sources.source import PathSource
 from modtree.files.torch.files import AssembledCheckpoint
 from modtree.files.torch.load import Contents
 from modtree.files.torch.records import TensorRecord, record_of_source
@@ -286,3 +294,65 @@ class DistributedCheckpoint(AssembledCheckpoint):
             raise CheckpointError(error.reason, error.file, key) from None
         self.foreign += contents.foreign
         return self._files_of_torch.bound(contents, item.file)
+
+
+# -- safetensors files of ranks --------------------------------------------------------------------
+
+_OFFSETS = "DCP_SHARDING_INFO"
+
+
+class OffsetsCheckpoint(AssembledCheckpoint):
+    """A folder of safetensors files with parts of tensors, whose metadata says where these belong,
+    as torch.distributed.checkpoint writes for each rank.
+
+    Args:
+        path: The folder.
+        at: The part to read; None for the model.
+    """
+
+    format = "ranks"
+
+    def __init__(self, path: str, at: str | None = None) -> None:
+        super().__init__(path)
+        self._inner: list[Checkpoint] = []
+        self._pieces: dict[str, list[Piece]] = {}
+        self._dtypes: dict[str, str] = {}
+        with closed_on_error(self):
+            for name in sorted(filter(is_of_ranks, os.listdir(path))):
+                self._add(os.path.join(path, name))
+            self._object = {key: self._record(key, pieces) for key, pieces in self._pieces.items()}
+            self._enter(at)
+
+    def _add(self, file: str) -> None:
+        """Takes up the parts in a file."""
+        checkpoint = open_shard(PathSource(file))
+        self._inner.append(checkpoint)
+        text = checkpoint.metadata.get(_OFFSETS)
+        places = {} if text is None else parsed_json(text.encode(), "metadata", file)
+        for key, entry in checkpoint.entries.items():
+            place = places.get(key)
+            begin = (
+                place.get("saved_offsets") if isinstance(place, dict) else [0] * len(entry.shape)
+            )
+            fits = isinstance(begin, list) and len(begin) == len(entry.shape)
+            if not fits or not all(type(n) is int and 0 <= n < _LARGEST for n in begin):
+                raise CheckpointError(f"its place is {shortened(place)}", file, key)
+            read = functools.partial(checkpoint.array, key)
+            piece = Piece(tuple(begin), entry.shape, read, file)
+            if self._dtypes.setdefault(key, entry.dtype) != entry.dtype:
+                raise CheckpointError("ranks have different dtypes of it", file, key)
+            self._pieces.setdefault(key, []).append(piece)
+
+    def _record(self, key: str, pieces: list[Piece]) -> TensorRecord:
+        ends = [[a + n for a, n in zip(p.offsets, p.sizes, strict=True)] for p in pieces]
+        if len({len(end) for end in ends}) > 1:
+            raise CheckpointError("ranks have parts of different dimensions", self.path, key)
+        shape = tuple(map(max, zip(*ends, strict=True)))
+        different = list({(piece.offsets, piece.sizes): piece for piece in pieces}.values())
+        source = Assembled(shape, self._dtypes[key], different, self.path, key)
+        return record_of_source(source, known_dtype(self._dtypes[key]), shape)
+
+    def close(self) -> None:
+        super().close()
+        for checkpoint in self._inner:
+            checkpoint.close()

@@ -35,11 +35,13 @@ class Source(abc.ABC):
         name: What it is called: a path, or an address without what is private in it.
         can_be_mapped: True if what :meth:`open` returned is a file on this machine.
         large_header: True if headers of any size are to be read.
+        member: The name of the checkpoint in an archive.
     """
 
     name: str
     can_be_mapped = False
     large_header = False
+    member: str | None = None
 
     @abc.abstractmethod
     def open(self) -> Any:
@@ -78,7 +80,7 @@ class PathSource(Source):
         return PathSource(os.path.join(os.path.dirname(self.name), name))
 
 
-class _StoreSource(Source):
+class StoreSource(Source):
     """Bytes that are found once, and opened as often as wanted."""
 
     _store: Store | None = None
@@ -93,7 +95,7 @@ class _StoreSource(Source):
     def _found(self) -> Store: ...
 
 
-class AddressSource(_StoreSource):
+class AddressSource(StoreSource):
     """A file behind an address."""
 
     def __init__(self, address: str) -> None:
@@ -140,7 +142,7 @@ class AddressSource(_StoreSource):
         return AddressSource(parts._replace(path=change(parts.path)).geturl())
 
 
-class _ObjectSource(_StoreSource):
+class _ObjectSource(StoreSource):
     """A file object of the caller, or bytes."""
 
     def __init__(self, given: Any) -> None:
@@ -185,18 +187,20 @@ def is_file(given: Any) -> bool:
     return is_object or _is_path(given) or callable(getattr(given, "read", None))
 
 
-def source_of(given: Any, large_header: bool = False) -> Source:
+def source_of(given: Any, large_header: bool = False, inside: str | None = None) -> Source:
     """The source that a caller means.
 
     Args:
         given: A path, an address, a file object or bytes.
         large_header: Whether headers of any size are to be read.
+        inside: The name of the checkpoint in an archive.
 
     Raises:
         TypeError: It is nothing of the kind.
     """
     source = given if isinstance(given, Source) else _source_of(given)
     source.large_header |= large_header
+    source.member = inside or source.member
     return source
 
 

@@ -156,7 +156,9 @@ class _FileSide(Side):
     """A checkpoint, whose tensors are read one by one."""
 
     def __init__(self, checkpoint: Checkpoint, owned: bool) -> None:
-        super().__init__(str(checkpoint.path), checkpoint.versions, checkpoint.raw_values)
+        part = f" ({checkpoint.part_of})" if checkpoint.part_of else ""
+        name = f"{checkpoint.path}{part}"
+        super().__init__(name, checkpoint.versions, checkpoint.raw_values)
         self._checkpoint, self._owned = checkpoint, owned
         self._plain: Side | None = None
         self.left_out = [*map(str, checkpoint.left_out), *checkpoint.passed_over]
