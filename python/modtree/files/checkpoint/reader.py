@@ -137,7 +137,9 @@ def holdings(path: str) -> list[str]:
     names = [n for n in names if not any(map(_SHARD_NAME.sub("", n).__eq__, stems))]
     names = list(dict.fromkeys(whole_name(name) for name in names))
     left = [_MOST_FOLDERS]
-    return names + [f"{e.name}/" for e in found if e.is_dir() and _holds(e.path, _LEVELS, left)]
+    return names + [
+        f"{e.name}/" for e in found if os.path.isdir(e.path) and _holds(e.path, _LEVELS, left)
+    ]
 
 
 def whole_name(name: str) -> str:
