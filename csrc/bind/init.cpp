@@ -15,6 +15,7 @@
 #include "module/convert/conversion.h"
 #include "module/convert/torch_to.h"
 #include "module/copy.h"
+#include "module/error_note.h"
 #include "module/globals.h"
 #include "module/object_methods.h"
 #include "module/split/structure.h"
@@ -23,6 +24,7 @@
 #include "module/uses.h"
 #include "module/walk/iterator.h"
 #include "module/walk/match_paths.h"
+#include "python/checked.h"
 #include "python/dict_lookup.h"
 #include "python/installed.h"
 #include "python/internals.h"
@@ -43,6 +45,10 @@ namespace {
 void seal(const py::type &cls) {
   seal_module_class(reinterpret_cast<PyTypeObject *>(cls.ptr()));
   leave_slots_to_object();
+}
+
+py::object noted_hook_of(py::handle hook, py::handle module) {
+  return owned(noted_hook(hook.ptr(), module.ptr()));
 }
 
 void forget_all_families() {
@@ -78,6 +84,9 @@ void bind_module(Functions &m) {
       "_exchange_object_methods(on)",
       "Lets object.__setattr__ and its like take modules, or not; says whether they do afterwards. "
       "For tests: without the exchange, CPython's refusal must be what is left.");
+  make_note_type();
+  m.def<noted_hook_of>("_noted_hook(hook, module, /)",
+                       "The hook on gradients of a module, with a note on what it raises.");
   make_bound_method_type(m.module());
   make_handed_methods(m.module());
   add_attribute_methods(m.module());

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/call.h"
 
+#include <cstddef>
+#include <cstring>
+
 #include "module/adoption.h"
 #include "module/class_info.h"
+#include "module/error_note.h"
 #include "module/forward.h"
 #include "module/globals.h"
 #include "module/hooked_call.h"
@@ -16,10 +20,11 @@ namespace modtree {
 namespace {
 
 // Without a branch: nearly every call asks all four.
-bool has_global_hooks() {
-  return (PyDict_GET_SIZE(global_hooks.forward_pre) | PyDict_GET_SIZE(global_hooks.forward) |
-          PyDict_GET_SIZE(global_hooks.backward) | PyDict_GET_SIZE(global_hooks.backward_pre)) != 0;
+Py_ssize_t global_hook_count() {
+  return PyDict_GET_SIZE(global_hooks.forward_pre) | PyDict_GET_SIZE(global_hooks.forward) |
+         PyDict_GET_SIZE(global_hooks.backward) | PyDict_GET_SIZE(global_hooks.backward_pre);
 }
+bool has_global_hooks() { return global_hook_count() != 0; }
 
 #ifdef Py_GIL_DISABLED
 
@@ -33,34 +38,31 @@ bool is_bare(const ModuleObject *module) {
 
 #else
 
-// True for a module in compact mode, after Module.__init__, for which no hook table was ever made.
-bool has_no_tables(const ModuleObject *module) {
-  return module->state.initialized && !module->state.hooks;
-}
-
 // True if the instance dict of a module in exposed mode has four empty hook tables and nothing in
 // place of the methods that a call runs; false also where only user code could tell.
 [[gnu::noinline]] bool has_bare_dict(const ModuleObject *module) {
   PyObject *dict = module->dict;
-  for (PyObject *name : {names.forward, names.call_impl, names.compiled_call_impl}) {
-    if (!dict_lacks_str(dict, name)) {
-      return false;
-    }
-  }
-  for (PyObject *name : {names.backward_hooks, names.backward_pre_hooks, names.forward_hooks,
-                         names.forward_pre_hooks}) {
+  const auto has_no_hooks = [dict](PyObject *name) {
     PyObject *table = dict_peek_str(dict, name);
-    if (!table || may_give_entries(table)) {
-      return false;
-    }
-  }
-  return true;
+    return table && !may_give_entries(table);
+  };
+  return dict_lacks_str(dict, names.forward) && dict_lacks_str(dict, names.call_impl) &&
+         dict_lacks_str(dict, names.compiled_call_impl) && has_no_hooks(names.backward_hooks) &&
+         has_no_hooks(names.backward_pre_hooks) && has_no_hooks(names.forward_hooks) &&
+         has_no_hooks(names.forward_pre_hooks);
 }
 
 // True if nothing on the module itself has to be heeded by a call.
 inline bool is_bare(const ModuleObject *module) {
-  return module->state.exposed ? has_bare_dict(module)
-                               : has_no_tables(module) && !module->state.instance_overrides;
+  const ModuleState &state = module->state;
+  static_assert(offsetof(ModuleState, instance_overrides) == 2);
+  constexpr bool kBare[] = {true, false, false, false};  // initialized; compared as one word
+  constexpr std::uint8_t kMask[] = {0xff, 0xff, 0xff, 0};
+  std::uint32_t flags, bare, mask;
+  std::memcpy(&flags, &state, sizeof flags);
+  std::memcpy(&bare, kBare, sizeof bare);
+  std::memcpy(&mask, kMask, sizeof mask);
+  return !state.hooks && ((flags & mask) == bare || (state.exposed && has_bare_dict(module)));
 }
 
 #endif
@@ -72,7 +74,8 @@ inline bool is_bare(const ModuleObject *module) {
   const bool found = class_cache.find(Py_TYPE(module), &info) &&
                      !info.overrides_any<Virtual::compiled_call_impl, Virtual::call_impl,
                                          Virtual::getattribute>() &&
-                     !has_global_hooks() && !shown_call && knows_not_tracing() && is_bare(module);
+                     (global_hook_count() | reinterpret_cast<Py_ssize_t>(shown_call)) == 0 &&
+                     knows_not_tracing() && is_bare(module);
   return found ? info.forward() : nullptr;
 }
 
@@ -192,10 +195,12 @@ PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *arg
   Plan plan;
   if (call == module_tp_call) {
     if (plan_call(as_module(self_obj), &plan) < 0) {
-      return nullptr;
+      return note_failed_call(self_obj, args, flagged_count, names_of_keywords);
     }
     if (plan.unbound) {
-      return call_with_first(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
+      PyObject *result =
+          call_with_first(plan.callable.ptr(), self_obj, args, flagged_count, names_of_keywords);
+      return result ? result : note_failed_call(self_obj, args, flagged_count, names_of_keywords);
     }
   }
   // The interpreter counts no calls by vectorcall, and what is called may be a module again: this
@@ -207,6 +212,9 @@ PyObject *call_packed(ternaryfunc call, PyObject *self_obj, PyObject *const *arg
   if (plan.callable) {
     const OutsideNativeSection outside;
     result = PyObject_Vectorcall(plan.callable.ptr(), args, flagged_count, names_of_keywords);
+    if (!result) {
+      note_failed_call(self_obj, args, flagged_count, names_of_keywords);
+    }
   } else {
     result = call_packed(call, self_obj, args, flagged_count, names_of_keywords);
   }
@@ -234,6 +242,17 @@ inline void note_foreign_call([[maybe_unused]] ModuleObject *module) {
 #endif
 }
 
+// Out of line, so that calls that do not fail take no instruction for it but the look at the
+// result.
+[[gnu::cold, gnu::noinline]] PyObject *end_failed_call(PyObject *forward, PyObject *self_obj,
+                                                       PyObject *const *args,
+                                                       std::size_t flagged_count,
+                                                       PyObject *names_of_keywords) {
+  note_failed_call(self_obj, args, flagged_count, names_of_keywords);
+  Py_DECREF(forward);
+  return nullptr;
+}
+
 }  // namespace
 
 PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
@@ -248,12 +267,15 @@ PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   const NativeSection in_section;
   native_counts.calls.add();
   Plan plan;
+  int planned = 0;
   if (PyObject *forward = bare_forward(as_module(self_obj))) {
     plan.callable = py::reinterpret_borrow<py::object>(forward);
     plan.unbound = true;
-    return run(plan, self_obj, args, kwargs);
+  } else {
+    planned = plan_call(as_module(self_obj), &plan);
   }
-  return plan_call(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+  PyObject *result = planned < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+  return result ? result : note_failed_call(self_obj, args, kwargs);
 }
 
 PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size_t flagged_count,
@@ -274,11 +296,18 @@ PyObject *module_vectorcall(PyObject *self_obj, PyObject *const *args, std::size
   }
   note_foreign_call(as_module(self_obj));
   if (kRunsWithoutGil && !names_of_keywords) {
-    return call_with_first(forward, self_obj, args, flagged_count, nullptr);
+    PyObject *result = call_with_first(forward, self_obj, args, flagged_count, nullptr);
+    return result ? result : note_failed_call(self_obj, args, flagged_count, nullptr);
   }
   // Owned: a patch of the class during the call must not free the function that runs.
   Py_INCREF(forward);
   PyObject *result = call_with_first(forward, self_obj, args, flagged_count, names_of_keywords);
+  if (!result) {
+    return end_failed_call(forward, self_obj, args, flagged_count, names_of_keywords);
+  }
+#ifdef __GNUC__
+  __asm__("" : "+r"(forward));  // or gcc writes the count to the stack too, where nobody reads it
+#endif
   Py_DECREF(forward);
   return result;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "module/class_info.h"
+#include "module/error_note.h"
 #include "module/forward.h"
 #include "module/globals.h"
 #include "module/hook_snapshot.h"
@@ -34,7 +35,7 @@ public:
     if (PyErr_ExceptionMatches(PyExc_Exception)) {
       run_always_called();
     }
-    return nullptr;
+    return note_failed_call(self_, args_.ptr(), kwargs_.ptr());
   }
 
 private:

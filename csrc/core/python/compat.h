@@ -291,6 +291,9 @@ constexpr bool kFreeThreaded = true;
 constexpr bool kFreeThreaded = false;
 #endif
 
+// True if tracebacks show the `__notes__` of exceptions.
+constexpr bool kHasExceptionNotes = PY_VERSION_HEX >= 0x030B0000;
+
 // kRunsWithoutGil: the extension leaves the GIL off, on a free-threaded CPython from 3.14 on.
 //
 // leave_to_collector() makes it the collector's to free an object to which borrowed pointers lead,

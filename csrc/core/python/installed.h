@@ -27,6 +27,8 @@ namespace modtree {
   X(base_part, function)                                                                           \
   X(base_with_part, function)                                                                      \
   X(call_by_name, function)                                                                        \
+  X(describe_arguments, function)                                                                  \
+  X(describe_hook, function)                                                                       \
   X(dtype_by_name, function)                                                                       \
   X(explain_anomaly, function)                                                                     \
   X(explain_given, function)                                                                       \

@@ -68,12 +68,14 @@ namespace modtree {
   X(load_state_dict, "load_state_dict")                                                            \
   X(metadata, "_metadata")                                                                         \
   X(metadata_record, "_metadata_record")                                                           \
+  X(module, "__module__")                                                                          \
   X(modules, "modules")                                                                            \
   X(named_buffers, "named_buffers")                                                                \
   X(named_children, "named_children")                                                              \
   X(named_members, "_named_members")                                                               \
   X(named_modules, "named_modules")                                                                \
   X(named_parameters, "named_parameters")                                                          \
+  X(notes, "__notes__")                                                                            \
   X(parameters, "parameters")                                                                      \
   X(persistent, "persistent")                                                                      \
   X(prefix, "prefix")                                                                              \

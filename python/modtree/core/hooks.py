@@ -100,9 +100,13 @@ def make_backward_tap(
     The first tensor among the positional arguments that requires gradients decides which library's
     gradients are meant; the output does when there is none.
     """
-    tap = BackwardTap(module, full_hooks, pre_hooks)
+    tap = BackwardTap(module, _noted(full_hooks, module), _noted(pre_hooks, module))
     tap.choose(args)
     return tap
+
+
+def _noted(hooks: Sequence[_Hook], module: Any) -> list[_Hook]:
+    return [_C._noted_hook(hook, module) for hook in hooks]
 
 
 class BackwardTap:
@@ -213,7 +217,7 @@ def attach_legacy_backward_hooks(
     if node is None:
         return
     for hook in hooks:
-        node.register_hook(WrappedHook(hook, module))
+        node.register_hook(_C._noted_hook(WrappedHook(hook, module), module))
     module._maybe_warn_non_full_backward_hook(args, output, node)
 
 

@@ -24,6 +24,7 @@ from modtree._C import (
 )
 from modtree.core import compiling as _compiling
 from modtree.core import conversions as _conversions
+from modtree.core import error_note as _error_note  # noqa: F401
 from modtree.core import foreign as _foreign  # noqa: F401
 from modtree.core import repr as _repr
 from modtree.core import state_dict as state

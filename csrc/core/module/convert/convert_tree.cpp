@@ -3,6 +3,7 @@
 
 #include "module/convert/conversion.h"
 #include "module/convert/convert_members.h"
+#include "module/error_note.h"
 #include "module/walk/look_ahead.h"
 #include "module/walk/plain_class.h"
 #include "module/walk/tree_visit.h"
@@ -19,6 +20,7 @@ struct ConvertVisitor {
   explicit ConvertVisitor(PyObject *fn) : conversion(fn) {}
 
   MemberConversion conversion;
+  py::object failed;  // the module at which it ended with an error
 
   int before_user_code() { return conversion.leave_no_grad(); }
   bool visit_leaf(PyObject *) { return false; }
@@ -26,7 +28,10 @@ struct ConvertVisitor {
     return asks_python(module, info) ? before_user_code() : 0;
   }
   int leave(PyObject *module) {
-    return conversion.convert(as_module(module), asks_python(module, class_info(Py_TYPE(module))));
+    return conversion.convert(as_module(module), asks_python(module, class_info(Py_TYPE(module)))) <
+                   0
+               ? fail_at(module)
+               : 0;
   }
 
   bool is_plain_leaf(PyObject *child) {
@@ -38,7 +43,9 @@ struct ConvertVisitor {
            (!state.modules ||
             (PyDict_CheckExact(state.modules) && PyDict_GET_SIZE(state.modules) == 0));
   }
-  int leave_plain_leaf(PyObject *child) { return conversion.convert(as_module(child), false); }
+  int leave_plain_leaf(PyObject *child) {
+    return conversion.convert(as_module(child), false) < 0 ? fail_at(child) : 0;
+  }
   void look_ahead(const RegistryItems &children, PyObject *child) {
     ahead_.from([&](int places) { return children.ahead(places - 1); }, Py_TYPE(child),
                 conversion.last_family());
@@ -57,10 +64,15 @@ struct ConvertVisitor {
     }
     PyObject *result = PyObject_CallMethodOneArg(child, names.apply_, conversion.fn());
     Py_XDECREF(result);
-    return result ? 0 : -1;
+    return result ? 0 : fail_at(child);
   }
 
 private:
+  int fail_at(PyObject *module) {
+    failed = py::reinterpret_borrow<py::object>(module);
+    return -1;
+  }
+
   // For those whose _apply is Module's own and for which asks_python() is false.
   PlainClass<Virtual::apply_, Virtual::children, Virtual::named_children, Virtual::getattribute,
              Virtual::parameters_, Virtual::buffers_, Virtual::modules_>
@@ -90,6 +102,9 @@ PyObject *module_apply_(PyObject *self_obj, PyObject *const *args, Py_ssize_t co
     ConvertVisitor visitor(fn.ptr());
     const int converted =
         recurse ? TreeVisit<ConvertVisitor, true>(visitor).run(self_obj) : visitor.leave(self_obj);
+    if (converted < 0 && visitor.failed) {
+      note_failure(self_obj, visitor.failed.ptr(), "_apply");
+    }
     return converted < 0 ? -1 : visitor.before_user_code();
   });
   return done < 0 ? nullptr : Py_NewRef(self_obj);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "module/class_info.h"
+#include "module/error_note.h"
 #include "module/state/checkpoint_metadata.h"
 #include "module/state/load_batch.h"
 #include "module/state/load_findings.h"
@@ -50,8 +51,13 @@ public:
     } else if (push_plan(std::move(region), root, names.empty, RootEntries::planned) < 0) {
       return nullptr;
     }
-    if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0 ||
-        replaced_->settle(root) < 0 || raise_held_error() < 0 ||
+    if (work() < 0 || no_grad_.exit() < 0 || write_what_was_held_back() < 0) {
+      if (failed_) {
+        note_failure(root, failed_.ptr(), "load_state_dict");
+      }
+      return nullptr;
+    }
+    if (replaced_->settle(root) < 0 || raise_held_error() < 0 ||
         (findings_.fail(strict_) && findings_.raise(root, state_dict, strict_) < 0)) {
       return nullptr;
     }
@@ -362,7 +368,7 @@ private:
       }
       const Owned ignored =
           steal(PyObject_CallMethodOneArg(module, names.set_extra_state, step.source));
-      return ignored ? 0 : -1;
+      return ignored ? 0 : fail_at(module);
     }
     if (no_grad_.enter(step.family) < 0 || (step.family->is_immutable() && be_found() < 0)) {
       return -1;
@@ -409,7 +415,7 @@ private:
     const ClassInfo info = class_info_of(module);
     if (info.is_module() && !overrides(as_module(module), info, Virtual::load_from_state_dict)) {
       if (load_own(module, own.dict.ptr(), prefix, local.ptr(), Py_True, lists) < 0) {
-        return -1;
+        return fail_at(module);
       }
     } else {
       PyObject *arguments[] = {module,  own.dict.ptr(), prefix,           local.ptr(),
@@ -417,7 +423,7 @@ private:
       const Owned ignored = steal(PyObject_VectorcallMethod(
           names.load_from_state_dict, arguments, 8 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
       if (!ignored) {
-        return -1;
+        return fail_at(module);
       }
     }
     const Owned children = steal(mapping_of(module, Slot::modules));
@@ -435,6 +441,12 @@ private:
       own.index.reset();
     }
     return push_plan(std::move(own), module, prefix, RootEntries::done, split);
+  }
+
+  // Where Python code of a module has raised. -1.
+  int fail_at(PyObject *module) {
+    failed_ = borrow(module);
+    return -1;
   }
 
   // Before Python code runs, which may change the tree, and load parts of it itself.
@@ -486,7 +498,7 @@ private:
       const Owned answer = steal(
           PyObject_Vectorcall(hook, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
       if (!answer) {
-        return -1;
+        return fail_at(module);
       }
       if (!answer.is_none()) {
         const std::string type = type_text(answer.ptr());
@@ -527,6 +539,7 @@ private:
   std::unordered_set<PyObject *>
       on_path_;  // modules with Python code whose children are being loaded
   NoGradScopes no_grad_;
+  Owned failed_;
   // The load will raise: native entries are held back, to be written only if Python code makes the
   // load good after all.
   bool doomed_ = false;
