@@ -241,6 +241,21 @@ def test_meta_tensors_draw_nothing(library, name):
     assert library.init.dirac_(library.empty(2, 2, 2, device="meta")).is_meta
 
 
+@needs_torch
+def test_a_tensor_of_torch_on_meta_gets_no_values(monkeypatch):
+    """torch would make other tensors on meta to fill one."""
+    import torch
+
+    for name in ("uniform_", "normal_"):
+        t = torch.empty(4, 4, device="meta")
+        fill = getattr(ours_init, name)
+        monkeypatch.setattr(torch.Tensor, name, None)
+        assert fill(t)._version == 1
+        monkeypatch.undo()
+        with raises(TypeError):
+            fill(t, generator=3)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_parameters_stay_leaves(library, name):
     nn = mt.nn if library.name == "modtree" else library.lib.nn

@@ -107,6 +107,18 @@ def _values(tensor: Any) -> Any:
     return tensor.detach()
 
 
+def _is_passed_over(values: Any, generator: Any, is_valid: bool) -> bool:
+    """True of a tensor on meta, which has no values: only its version was advanced. torch's own
+    random functions would make other tensors on meta first.
+    """
+    if not values.is_meta or generator is not None or not is_valid:
+        return False
+    if not values.is_floating_point():
+        return False
+    values.zero_()
+    return True
+
+
 def _refuse(tensor: Any) -> None:
     family = family_of(tensor)
     if family is not None and family.immutable:
@@ -146,7 +158,9 @@ def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Any = None) -
         b: The upper bound.
         generator: Where random numbers come from; the library's own by default.
     """
-    _values(tensor).uniform_(a, b, generator=generator)
+    values = _values(tensor)
+    if not _is_passed_over(values, generator, a <= b):
+        values.uniform_(a, b, generator=generator)
     return tensor
 
 
@@ -159,7 +173,9 @@ def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Any = Non
         std: The standard deviation.
         generator: Where random numbers come from; the library's own by default.
     """
-    _values(tensor).normal_(mean, std, generator=generator)
+    values = _values(tensor)
+    if not _is_passed_over(values, generator, std >= 0):
+        values.normal_(mean, std, generator=generator)
     return tensor
 
 

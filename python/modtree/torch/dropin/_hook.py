@@ -16,12 +16,13 @@ from types import ModuleType
 from typing import Any
 
 from modtree.torch import launch as _launch
-from modtree.torch.dropin import _adopt, _compile, _export, _libraries, _profiling
+from modtree.torch.dropin import _adopt, _compile, _export, _libraries, _meta, _profiling
 
 #: Module of torch, or of a library on it -> what is done with it once it was executed.
 _AFTER: dict[str, Callable[[ModuleType], None]] = {
     "torch.nn.modules.module": _adopt.adopt,
     "torch._dynamo": _compile.teach_dynamo,
+    "torch._meta_registrations": _meta.let_initializers_return,
     "torch.autograd.profiler": _profiling.show_calls_to_profilers,
     "torch.fx.experimental.proxy_tensor": _export.give_proxies_the_layout_of_modules,
     "pyro.nn.module": _libraries.let_pyro_make_modules,
