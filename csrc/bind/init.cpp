@@ -56,7 +56,13 @@ void forget_all_families() {
   forget_foreign_classes();
 }
 
-void start_exposed() { modules_start_exposed = true; }
+bool start_class_exposed(const py::type &cls) {
+  const int is_new = start_exposed(reinterpret_cast<PyTypeObject *>(cls.ptr()));
+  if (is_new < 0) {
+    throw py::error_already_set();
+  }
+  return is_new;
+}
 
 py::object as_tuple(py::handle items) {
   auto tuple = py::reinterpret_steal<py::object>(tuple_of_items(items.ptr()));
@@ -114,9 +120,10 @@ void bind_module(Functions &m) {
                          "Says what the torch has whose class is adopted, by name.");
   m.def<set_torch_to>("_set_torch_to(code)",
                       "Makes the function known that torch's Module.to() gives to _apply.");
-  m.def<start_exposed>(
-      "_start_modules_exposed()",
-      "From now on modules have all of their attributes in the dict from the start.");
+  m.def<start_class_exposed>(
+      "_start_exposed(cls)",
+      "From now on modules of this very class have all of their attributes in the dict from the "
+      "start. True if they did not before.");
   m.def<start_report>("_start_report()", "Notes the classes of modules that are made from now on.");
   m.def<native_report>("_native_report()", "What native code did since the class was adopted.");
   m.def<rebind_global_hooks>("_rebind_global_hooks(name, table)",

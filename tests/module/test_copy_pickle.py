@@ -55,6 +55,78 @@ def duplicate(request):
 # -- deepcopy and pickle -------------------------------------------------------------------------
 
 
+def looked_at(m):
+    for module in m.modules():
+        _ = module.__dict__
+    return m
+
+
+def test_deepcopy_of_modules_that_were_looked_at_runs_no_python_code(impl):
+    tree = looked_at(impl.nn.ModuleList(impl.nn.Module() for _ in range(9)))
+    called = []
+    sys.setprofile(lambda frame, event, arg: event == "call" and called.append(frame))
+    try:
+        copy.deepcopy(tree)
+    finally:
+        sys.setprofile(None)
+    assert (len(called) < 9) != impl.is_torch
+
+
+def test_a_table_that_two_modules_hold_is_copied_once(impl):
+    tree = looked_at(impl.nn.ModuleList(impl.nn.Module() for _ in range(2)))
+    tree[1].__dict__["_forward_hooks"] = tree[0].__dict__["_forward_hooks"]
+    first, second = copy.deepcopy(tree)
+    assert first._forward_hooks is second._forward_hooks
+    assert first._forward_hooks is not tree[0]._forward_hooks
+
+
+def test_the_memo_knows_a_table_that_somebody_holds(impl):
+    m = looked_at(impl.nn.Module())
+    table, memo = m._forward_pre_hooks, {}
+    new = copy.deepcopy(m, memo)
+    assert memo[id(table)] is new._forward_pre_hooks
+
+
+@pytest.mark.parametrize("look", [looked_at, identity], ids=["looked", "fresh"])
+def test_the_memo_may_hold_the_copy_of_an_empty_table(impl, look):
+    m = look(impl.nn.Module())
+    table = OrderedDict(a=1)
+    assert copy.deepcopy(m, {id(m._forward_hooks): table})._forward_hooks is table
+
+
+def test_what_copied_values_do_to_the_module_comes_too_late(impl):
+    class Value:
+        def __deepcopy__(self, memo):
+            m.__dict__.pop("later", None)
+            m.__dict__["_buffers"] = {"other": None}
+            m.__dict__[3] = "odd"
+            return self
+
+    m = looked_at(impl.nn.Module())
+    m.value = Value()
+    m.later = [1]
+    new = copy.deepcopy(m)
+    assert (new.later, new._buffers, 3 in new.__dict__) == ([1], {}, False)
+
+
+def test_a_method_in_the_dict_is_copied_with_it(impl):
+    m = looked_at(impl.nn.Module())
+    m.forward = identity
+    m.__dict__["_compiled_call_impl"] = None
+    new = copy.deepcopy(m)
+    assert new(5) == 5
+    assert "_compiled_call_impl" not in new.__dict__
+
+
+def test_a_table_of_another_kind_keeps_it(impl):
+    m = looked_at(impl.nn.Module())
+    m.__dict__["_forward_hooks"] = {}
+    m.__dict__["_buffers"] = OrderedDict()
+    new = copy.deepcopy(m)
+    assert type(new.__dict__["_forward_hooks"]) is dict
+    assert type(new.__dict__["_buffers"]) is OrderedDict
+
+
 @pytest.mark.parametrize("looked", [False, True], ids=["fresh", "looked"])
 def test_everything_comes_back(impl, duplicate, looked):
     m = full(impl)

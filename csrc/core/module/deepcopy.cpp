@@ -8,6 +8,7 @@
 
 #include "family/family.h"
 #include "module/class_info.h"
+#include "module/torch_facts.h"
 #include "module/type.h"
 #include "python/call.h"
 #include "python/signals.h"
@@ -54,6 +55,47 @@ void check(int result) {
   if (result < 0) {
     throw py::error_already_set();
   }
+}
+
+// Of any key of an instance dict.
+const SpecialName *special_name(PyObject *key) {
+  return PyUnicode_Check(key) ? find_special_name(key) : nullptr;
+}
+
+bool is_registry_slot(Slot slot) {
+  return slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules;
+}
+
+// True for an empty container of the type that a new module has in the slot.
+bool is_default_table(Slot slot, PyObject *value) {
+  switch (slot) {
+    case Slot::training:
+    case Slot::is_full_backward_hook:
+      return false;
+    case Slot::non_persistent_buffers_set:
+      return PySet_CheckExact(value) && PySet_GET_SIZE(value) == 0;
+    default: {
+      const bool is_dict = is_registry_slot(slot) && !torch_facts.ordered_registries;
+      return (is_dict ? PyDict_CheckExact(value) : PyODict_CheckExact(value)) &&
+             PyDict_GET_SIZE(value) == 0;
+    }
+  }
+}
+
+// True if the dict of a module in exposed mode has the 17 entries, under keys that are exact strs:
+// __setstate__ would make up those that are missing.
+bool has_ordinary_dict(ModuleObject *module) {
+  int slots = 0;
+  Py_ssize_t position = 0;
+  PyObject *key, *value;
+  while (dict_next_item(module->dict, &position, &key, &value)) {
+    if (!PyUnicode_CheckExact(key)) {
+      return false;
+    }
+    const SpecialName *special = find_special_name(key);
+    slots += special && special->slot >= 0;
+  }
+  return slots == kSlotCount;
 }
 
 // Modules inside each other that are copied depth first, so that code of their own runs in the
@@ -145,6 +187,9 @@ private:
     }
     return true;
   }
+
+  // True if the memo has no copy of the value.
+  bool is_unknown(PyObject *value) { return !has_foreign_entries() || !known_copy(value); }
 
   // Borrowed; null when the object was not copied yet.
   PyObject *known_copy(PyObject *value) { return known_copy(checked(PyLong_FromVoidPtr(value))); }
@@ -290,21 +335,19 @@ private:
 
   void fill(ModuleObject *source, ModuleObject *copy) {
     check(reset_state(copy));
+    if (source->state.exposed && source->dict) {
+      fill_from_dict(source, copy);
+      return;
+    }
     for (int i = 0; i < kSlotCount; ++i) {
       const Slot slot = static_cast<Slot>(i);
       PyObject *value = peek(source, slot);
       check(!value && PyErr_Occurred() ? -1 : 0);
-      if (!value) {
-        continue;
-      }
-      const bool is_registry =
-          !source->state.exposed &&
-          (slot == Slot::parameters || slot == Slot::buffers || slot == Slot::modules);
-      if (is_registry && PyDict_GET_SIZE(value) == 0 && is_sole_reference(value)) {
-        continue;
-      }
+      const bool is_default = value && is_default_table(slot, value) && is_sole_reference(value);
       const auto keep = py::reinterpret_borrow<py::object>(value);
-      check(store_slot(copy, slot, (is_registry ? copy_of_registry(value) : copy_of(value)).ptr()));
+      if (value && !(is_default && is_unknown(value))) {
+        fill_slot(copy, slot, value);
+      }
     }
     copy->state.instance_overrides = source->state.instance_overrides;
     if (source->dict) {
@@ -312,22 +355,72 @@ private:
     }
   }
 
-  void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
+  // This and the next are for a key and a value that the caller owns.
+  void fill_slot(ModuleObject *copy, Slot slot, PyObject *value) {
+    const bool is_registry = is_registry_slot(slot) && PyDict_CheckExact(value);
+    check(store_slot(copy, slot, (is_registry ? copy_of_registry(value) : copy_of(value)).ptr()));
+  }
+
+  void fill_attribute(ModuleObject *copy, PyObject *key, PyObject *value) {
+    if (key != names.compiled_call_impl) {
+      const py::object copied = copy_of(value);
+      const py::object copied_key = copy_of(key);
+      check(store_attribute(copy, copied_key.ptr(), copied.ptr()));
+    }
+  }
+
+  // Of a module in exposed mode. What reset_state() has made is not copied.
+  void fill_from_dict(ModuleObject *source, ModuleObject *copy) {
     // A copy of the dict: copying a value may run code that changes the module.
     const auto original = py::reinterpret_borrow<py::object>(source->dict);
-    const py::object attributes = checked(PyDict_Copy(original.ptr()));
-    if (source->state.exposed) {
-      // By something that was copied before and looked at it: the dict has the internal attributes
-      // too.
-      check(expose(copy));
+    const py::object entries = checked(PyDict_Copy(original.ptr()));
+    const std::uint32_t defaults = default_tables(entries.ptr());
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (dict_next_item(entries.ptr(), &position, &key, &value)) {
+      const auto keep_key = py::reinterpret_borrow<py::object>(key);
+      const auto keep_value = py::reinterpret_borrow<py::object>(value);
+      const SpecialName *special = special_name(key);
+      if (!special || special->slot < 0) {
+        fill_attribute(copy, key, value);
+      } else if (!(defaults >> special->slot & 1 && is_unknown(value))) {
+        fill_slot(copy, static_cast<Slot>(special->slot), value);
+      }
+      if (special && special->is_virtual) {
+        store_flag(&copy->state.instance_overrides, true);
+      }
     }
+  }
+
+  // Which of the entries are tables as a new module has them, and nobody has but the module and
+  // this copy of its dict: one bit for each slot. Runs no user code.
+  static std::uint32_t default_tables(PyObject *entries) {
+    std::uint32_t found = 0;
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    while (dict_next_item(entries, &position, &key, &value)) {
+      const SpecialName *special = special_name(key);
+      if (special && special->slot >= 0 && has_two_holders(value) &&
+          is_default_table(static_cast<Slot>(special->slot), value)) {
+        found |= std::uint32_t{1} << special->slot;
+      }
+    }
+    return found;
+  }
+
+  void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
+    // A copy of the dict: copying a value may run code that changes the module. By something that
+    // was copied before and looked at it, the dict may have the internal attributes too.
+    const auto original = py::reinterpret_borrow<py::object>(source->dict);
+    const py::object attributes = checked(PyDict_Copy(original.ptr()));
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (dict_next_item(attributes.ptr(), &position, &key, &value)) {
-      if (key != names.compiled_call_impl) {
-        const py::object copied = copy_of(value);
-        const py::object copied_key = copy_of(key);
-        check(store_attribute(copy, copied_key.ptr(), copied.ptr()));
+      const auto keep_key = py::reinterpret_borrow<py::object>(key);
+      const auto keep_value = py::reinterpret_borrow<py::object>(value);
+      const SpecialName *special = special_name(key);
+      if (!special || special->slot < 0) {
+        fill_attribute(copy, key, value);
       }
     }
   }
@@ -356,7 +449,9 @@ bool inherits_copying(ModuleObject *module) {
 }
 
 bool copies_natively(ModuleObject *module) {
-  return is_compact(module->state) && inherits_copying(module);
+  const bool is_ordinary =
+      module->state.exposed ? module->dict && has_ordinary_dict(module) : module->state.initialized;
+  return is_ordinary && inherits_copying(module);
 }
 
 PyObject *deepcopy_tree(PyObject *root, PyObject *memo) {

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstring>
+#include <unordered_map>
+#include <utility>
 
 #include "module/class_info.h"
 #include "module/torch_facts.h"
@@ -370,7 +372,30 @@ int delete_slot(ModuleObject *module, Slot slot) {
   return found;
 }
 
-bool modules_start_exposed = false;
+// The classes whose modules start exposed, with weak references to them: one that has died may have
+// left its address to another class.
+static std::unordered_map<PyTypeObject *, PyObject *> exposed_classes;
+
+bool starts_exposed(PyTypeObject *type) {
+  if (exposed_classes.empty()) {
+    return false;
+  }
+  const auto found = exposed_classes.find(type);
+  return found != exposed_classes.end() &&
+         is_referent(found->second, reinterpret_cast<PyObject *>(type));
+}
+
+int start_exposed(PyTypeObject *type) {
+  if (starts_exposed(type)) {
+    return 0;
+  }
+  PyObject *reference = PyWeakref_NewRef(reinterpret_cast<PyObject *>(type), nullptr);
+  if (!reference) {
+    return -1;
+  }
+  Py_XDECREF(std::exchange(exposed_classes[type], reference));
+  return 1;
+}
 
 int expose(ModuleObject *module) {
   if (module->state.exposed) {
@@ -410,7 +435,7 @@ int expose(ModuleObject *module) {
 }
 
 int reset_state(ModuleObject *module) {
-  if (modules_start_exposed && expose(module) < 0) {
+  if (starts_exposed(Py_TYPE(module)) && expose(module) < 0) {
     return -1;
   }
   if (!module->state.exposed) {

@@ -257,9 +257,10 @@ int delete_slot(ModuleObject *module, Slot slot);
 // nothing happens when exposed already.
 int expose(ModuleObject *module);
 
-// True if modules are exposed from the start. Set for good by a library whose own C code reads
-// their dicts (dropin/_compile.py).
-extern bool modules_start_exposed;
+// Lets the modules of this very class be exposed from the start, for a library whose own C code
+// reads their dicts (dropin/_compile.py). 1 if they were not before, -1 on error.
+int start_exposed(PyTypeObject *type);
+bool starts_exposed(PyTypeObject *type);
 
 // The state of a fresh Module.__init__: all registrations are lost, plain attributes stay. -1 on
 // error.

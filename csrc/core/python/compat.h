@@ -265,6 +265,16 @@ inline bool is_sole_reference(PyObject *object) {
 #endif
 }
 
+// The same where a second structure of the caller's holds it too.
+inline bool has_two_holders(PyObject *object) {
+#ifdef Py_GIL_DISABLED
+  static_cast<void>(object);
+  return false;
+#else
+  return Py_REFCNT(object) == 2;
+#endif
+}
+
 // A reference to an object to which a borrowed pointer leads that the object takes back when it
 // dies: false where it is dying, which only happens without the GIL. share_by_try() comes before.
 inline bool try_to_own(PyObject *object) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import types
 
 import pytest
@@ -377,6 +378,42 @@ def test_one_compilation_for_all_instances():
     run_all(Net())
     run_all(before)
     assert counter.frame_count == 1
+
+
+def test_a_module_that_takes_a_class_that_was_compiled():
+    class Other(nn.Module):
+        pass
+
+    counter = CompileCounter()
+    compiled = torch.compile(lambda net, x: net(x), backend=counter)
+    compiled(Net(), X)
+    other = Other()
+    for name, child in Net().named_children():
+        other.add_module(name, child)
+    other.register_buffer("count", torch.ones(4))
+    other.scale = 3
+    other.__class__ = Net
+    assert compiled(other, X).equal(other(X))
+    assert counter.frame_count == 1
+
+
+def test_a_compilation_leaves_other_modules_as_they_are(under_dropin):
+    """Copying runs no Python code before, and none after."""
+    tree = nn.Sequential(nn.Tanh(), nn.Tanh())
+
+    def calls():
+        called = []
+        sys.setprofile(lambda frame, event, arg: event == "call" and called.append(frame))
+        try:
+            copy.deepcopy(tree)
+            nn.Module()
+        finally:
+            sys.setprofile(None)
+        return len(called)
+
+    before = calls()
+    same_twice(lambda x: x + 1, X)
+    assert (max(before, calls()) < 10) == under_dropin
 
 
 class TenTimes:

@@ -72,10 +72,11 @@ int set_through_descriptor(py::object descriptor, ModuleObject *module, PyObject
   // As in tp_new, of a class that need not have made a module.
   const auto type =
       py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject *>(Py_TYPE(module)));
+  auto *after = reinterpret_cast<PyTypeObject *>(type.ptr());
   if (face_count) {
-    take_native_slots(reinterpret_cast<PyTypeObject *>(type.ptr()));
+    take_native_slots(after);
   }
-  const bool exposes = takes_slots_of_object(reinterpret_cast<PyTypeObject *>(type.ptr()));
+  const bool exposes = takes_slots_of_object(after) || starts_exposed(after);
   return exposes && expose(module) < 0 ? -1 : set;
 }
 

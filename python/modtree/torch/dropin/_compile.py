@@ -88,24 +88,61 @@ def _see_classes_behind_module(dynamo: ModuleType) -> None:
     utils.class_has_getattribute = class_has_getattribute
 
 
-def _expose_modules_before_compiling(dynamo: ModuleType) -> None:
-    """dynamo's guards read the dicts of modules in C, without asking for ``__dict__``: from the
-    first compilation on all modules keep their attributes there. Without it, each instance of a
-    class would be compiled anew.
+def _expose_modules_that_guards_read(dynamo: ModuleType) -> None:
+    """dynamo's guards read the dicts of modules in C, without asking for ``__dict__``: modules of
+    the classes that guards look at keep their attributes there, those that live when the guards are
+    made and those made later. Without it, each instance of a class would be compiled anew.
     """
-    handler = importlib.import_module(f"{dynamo.__name__}.callback").CompilationCallbackHandler
-    run_callbacks = handler.run_start_callbacks
+    guards = importlib.import_module(f"{dynamo.__name__}.guards")
+    get, make = guards.GuardBuilder.get, guards.CheckFunctionManager.__init__
     dict_of = vars(_C.ModuleBase)["__dict__"].__get__
+    new: list[type] = []
 
-    def run_start_callbacks(self: Any, *args: Any) -> None:
-        handler.run_start_callbacks = run_callbacks
-        _C._start_modules_exposed()
-        for value in gc.get_objects():
-            if issubclass(type(value), _C.ModuleBase):
-                dict_of(value)
-        run_callbacks(self, *args)
+    @functools.wraps(get)
+    def get_exposed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        value = get(self, *args, **kwargs)
+        if issubclass(type(value), _C.ModuleBase):
+            dict_of(value)
+            if _C._start_exposed(type(value)):
+                new.append(type(value))
+        return value
 
-    handler.run_start_callbacks = run_start_callbacks
+    @functools.wraps(make)
+    def make_and_expose(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            make(self, *args, **kwargs)
+        finally:
+            if new:
+                of_new = {id(cls) for cls in new}
+                for value in gc.get_objects():
+                    if id(type(value)) in of_new:
+                        dict_of(value)
+                new.clear()
+
+    guards.GuardBuilder.get = get_exposed
+    guards.CheckFunctionManager.__init__ = make_and_expose
+
+
+def _make_modules_without_tags(dynamo: ModuleType) -> None:
+    """When a compiled function is first called, dynamo puts Python functions in the place of
+    ``Module.__init__`` and ``__setstate__``, which tag each module that is made from then on. Only
+    a dynamo that does not trace all modules as objects asks for tags, and keeps these functions.
+    """
+    guard = importlib.import_module(f"{dynamo.__name__}.mutation_guard")
+    frame = importlib.import_module(f"{dynamo.__name__}.eval_frame")
+    install = guard.install_generation_tagging_init
+    module = _C.ModuleBase()
+    guard.is_dynamic_nn_module(module, False)  # takes two arguments
+
+    @functools.wraps(install)
+    def install_generation_tagging_init() -> None:
+        if guard.is_dynamic_nn_module(module, False):
+            guard.GenerationTracker.generation += 1
+        else:
+            install()
+
+    for file in (guard, frame):
+        file.install_generation_tagging_init = install_generation_tagging_init
 
 
 def _leave_out_our_files(dynamo: ModuleType) -> None:
@@ -177,6 +214,7 @@ _STEPS = (
     _let_modules_change,
     _see_classes_behind_module,
     _leave_out_our_files,
-    _expose_modules_before_compiling,
+    _expose_modules_that_guards_read,
+    _make_modules_without_tags,
     _let_bound_methods_be_traced,
 )
