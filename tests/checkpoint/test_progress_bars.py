@@ -93,10 +93,16 @@ def test_switched_off_on_a_terminal(bars, watched):
     assert bars == []
 
 
-def test_without_tqdm(monkeypatch, tmp_path):
+def test_without_tqdm(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setattr(progress, "_STEP_SECONDS", 0.0)
     mt.save_file(STATE, tmp_path, progress=True)
     assert list(mt.load_file(tmp_path, progress=True)) == ["a", "b"]
+    lines = [line.rstrip() for line in capsys.readouterr().err.split("\r")]
+    assert "Reading model.safetensors: 67%, 0.0 of 0.0 MB, 0 s left" in lines
+    assert lines[-1] == "Reading model.safetensors: 100%, 0.0 of 0.0 MB"
+    monkeypatch.setattr(sys, "stderr", None)
+    mt.save_file(STATE, tmp_path, progress=True)
 
 
 def test_without_stderr(monkeypatch):

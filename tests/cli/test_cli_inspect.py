@@ -113,6 +113,24 @@ def test_metadata(cli):
     assert "  step: 3" not in cli("inspect", "model.safetensors").lines
 
 
+def test_the_head_counts_the_part(cli):
+    mt.save({"model": {"a": mt.ones(1), "b": mt.ones(1)}, "ema": {"a": mt.ones(1)}}, "run.ckpt")
+    assert cli("inspect", "run.ckpt").lines[0] == "run.ckpt: modtree, 2 entries in model"
+    ended = cli("inspect", "run.ckpt", "--at", "ema")
+    assert ended.lines[0] == "run.ckpt: modtree, 1 entry in ema"
+
+
+def test_a_folder_says_what_else_is_there(cli, model):
+    assert "also in this folder" not in cli("inspect", ".").out
+    save_model(Path("b.pt")), save_model(Path("c.safetensors")), Path("notes.txt").touch()
+    assert cli("inspect", ".").lines[-1] == "also in this folder: b.pt, c.safetensors"
+    assert "also in this folder" not in cli("inspect", model).out
+    Path("model.safetensors").unlink()
+    Path("c.safetensors").unlink()
+    Path("b.pt").rename("b.ckpt")
+    assert cli.trouble("inspect", ".").endswith("; there are: b.ckpt")
+
+
 def test_json(cli, model):
     ended = cli("inspect", model, model, "--json", "--match", "head.weight")
     answers = json.loads(ended.out)
@@ -169,9 +187,7 @@ def test_a_long_name_does_not_move_the_columns_of_others(cli):
 def test_a_large_header_is_read_where_asked(cli, monkeypatch):
     save_model("model.safetensors")
     monkeypatch.setattr(safetensors, "LONGEST_HEADER", 500)
-    assert "large_header=True (--large-header) reads it" in cli.trouble(
-        "inspect", "model.safetensors"
-    )
+    assert "; --large-header reads it" in cli.trouble("inspect", "model.safetensors")
     assert cli("inspect", "model.safetensors", "--large-header").lines[-1].startswith("total: 130")
     assert cli("verify", "model.safetensors", "--large-header").status == 0
     assert cli("convert", "model.safetensors", "model.pt", "--large-header").status == 0

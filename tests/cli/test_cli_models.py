@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands that want a model, ``module:factory``: ``modtree summary``."""
+"""Commands that want a model, ``module:factory``: ``summary``, ``check`` and ``draw``."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_a_module_that_fails(cli, tmp_path):
 def test_an_input_that_does_not_fit(cli, models):
     message = cli.trouble("summary", f"{models}:Net", "--input-shape", "3,5")
     assert "layers.0" in message and "(3, 5)" in message
+    assert "--input-shape once for each" in message and "example=" not in message
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,13 @@ def test_an_input_that_does_not_fit(cli, models):
     [
         (["--input-shape", "3,"], "expected sizes such as 1,3,224,224, got '3,'"),
         (["--input-shape", "3,-1"], "expected sizes such as 1,3,224,224, got '3,-1'"),
-        (["--times"], "--times and --dtype want an --input-shape"),
-        (["--dtype", "int64"], "--times and --dtype want an --input-shape"),
+        (["--times"], "--times needs --input-shape"),
+        (["--dtype", "int64"], "--dtype needs --input-shape"),
+        (["--dtype", "itn64", "--input-shape", "1"], "expected a name such as int64, got 'itn64'"),
+        (
+            ["--dtype", "int64", "--dtype", "int64", "--input-shape", "1"],
+            "--dtype is given 2 times, and --input-shape 1 times",
+        ),
     ],
 )
 def test_wrong_options(cli, models, options, message):
@@ -105,3 +111,56 @@ def test_modules_that_match_a_pattern(cli, models):
     assert ended.status == 1 and "nothing there matches 'nothing'" in ended.out
     ended = cli("summary", "x:y", "--find", "{a")
     assert ended.status == 2 and "'{a' has a '{' without its '}'" in ended.err
+
+
+# -- check and draw --------------------------------------------------------------------------------
+
+MISTAKEN = """
+import modtree as mt
+from modtree import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.scales = [mt.ones(2)]
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def words():
+    return nn.Embedding(5, 3)
+"""
+
+
+def test_check(cli, models, tmp_path):
+    ended = cli("check", f"{models}:Net", "--input-shape", "3,4")
+    assert (ended.status, ended.out) == (0, "nothing found\n")
+    (tmp_path / "mistaken.py").write_text(MISTAKEN)
+    ended = cli("check", "mistaken.py:Net")
+    assert ended.status == 1 and ended.lines[0] == "hidden-tensor (1)"
+    found = json.loads(cli("check", "mistaken.py:Net", "--input-shape", "1,2", "--json").out)
+    assert {finding["kind"] for finding in found} == {"hidden-tensor", "unused-parameter"}
+    assert "--dtype int64 for indices" in cli.trouble(
+        "check", "mistaken.py:words", "--input-shape", "1,2"
+    )
+    assert cli("check", "mistaken.py:words", "--input-shape", "1,2", "--dtype", "int64").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        ([], "<svg"),
+        (["--format", "dot"], "digraph"),
+        (["model.svg"], "<svg"),
+        (["model.gv"], "digraph"),
+        (["model.mmd", "--depth", "1", "--theme", "dark"], "%%{init"),
+    ],
+)
+def test_draw(cli, models, tmp_path, arguments, begins):
+    ended = cli("draw", f"{models}:Net", *arguments)
+    files = [tmp_path / name for name in arguments if name.startswith("model.")]
+    assert ended.status == 0 and (ended.out == "" or not files)
+    assert (files[0].read_text() if files else ended.out).startswith(begins)

@@ -16,6 +16,8 @@ from helpers.command_line import command_of, environment_of, process, save_model
 
 import modtree as mt
 from modtree.cli import COMMANDS
+from modtree.cli.words import in_command_words
+from modtree.files.checkpoint import progress
 
 HELP_OF_RUN = """\
 usage: modtree run [--off | --report | --compare] (script | -m module | -c code) ...
@@ -59,10 +61,105 @@ def test_help_of_a_command(cli, command):
     assert all(len(line) <= 100 for line in ended.lines)
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such"], ["--wrong"], ["diff"], ["inspect"]])
+@pytest.mark.parametrize("arguments", [["no-such"], ["--wrong"], ["diff"], ["inspect"]])
 def test_wrong_usage(cli, arguments):
     ended = cli(*arguments)
     assert ended.status == 2 and ended.out == "" and "modtree" in ended.err.splitlines()[-1]
+
+
+def test_without_a_command_the_help_is_printed(cli):
+    assert cli() == cli("--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspct"], "modtree: error: there is no command 'inspct'; did you mean inspect?"),
+        (["xyz"], "modtree: error: there is no command 'xyz'"),
+        (
+            ["--versoin"],
+            "modtree: error: unrecognized arguments: --versoin; did you mean --version?",
+        ),
+        (
+            ["inspect", "a", "--mach", "x"],
+            "modtree inspect: error: unrecognized arguments: --mach x; did you mean --match?",
+        ),
+        (
+            ["diff", "a", "b", "c", "--renam=a=b"],
+            "modtree diff: error: unrecognized arguments: c --renam=a=b; did you mean --rename?",
+        ),
+    ],
+)
+def test_near_names(cli, arguments, message):
+    ended = cli(*arguments)
+    assert ended.status == 2 and ended.err.splitlines()[-1] == message
+
+
+@pytest.mark.parametrize("command", ["inspect", "diff", "convert", "verify"])
+def test_help_names_what_can_be_read(cli, command):
+    text = " ".join(cli(command, "--help").out.split())
+    assert all(word in text for word in ("GGUF", "npz", "a folder", "https://"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "a.safetensors"],
+        ["diff", "a.safetensors", "a.safetensors"],
+        ["convert", "a.safetensors", "b.safetensors"],
+        ["verify", "a.safetensors", "--json"],
+        ["verify", "a.safetensors", "--progress"],
+    ],
+)
+def test_quiet(cli, arguments):
+    save_model(Path("a.safetensors"))
+    ended = cli(*arguments, "-q")
+    assert ended == (0, "", "")
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def test_progress_on_request(cli):
+    save_model(Path("a.safetensors"))
+    for arguments, what in (
+        (["convert", "a.safetensors", "b.safetensors"], "Writing b.safetensors"),
+        (["verify", "a.safetensors", "--finite"], "Reading values"),
+        (["diff", "a.safetensors", "b.safetensors"], "Comparing"),
+    ):
+        ended = cli(*arguments, "--progress")
+        assert ended.status == 0 and f"{what}: 100%" in ended.err, ended.err
+        assert what not in ended.out and cli(*arguments).err == ""
+
+
+def test_what_takes_long_shows_its_time(cli, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "_LONG_SECONDS", 0.01)
+    slow = "time.sleep(0.2)\n    return nn.ReLU()"
+    text = f"import time\nfrom modtree import nn\n\n\ndef build():\n    {slow}\n"
+    (tmp_path / "slow.py").write_text(text)
+    assert "\rBuilding slow.py:build: 0 s" in cli("summary", "slow.py:build", "--progress").err
+    assert cli("summary", "slow.py:build").err == ""
+    assert cli("summary", "slow.py:build", "--progress", "-q") == (0, "", "")
+
+
+# -- errors in the words of the command line -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("large_header=True (--large-header) reads it", "--large-header reads it"),
+        ("cannot; atomic=False (--in-place) writes", "cannot; --in-place writes"),
+        ("no rule of join= says how", "no rule of --join says how"),
+        ("got 2 dtypes for 1 inputs of input_shape", "got 2 --dtype for 1 inputs of --input-shape"),
+        (
+            "say it, with modtree.load_file(p, join={'*': 0}) or --join '*=0'",
+            "say it, with --join '*=0'",
+        ),
+    ],
+)
+def test_arguments_of_functions_become_options(text, said):
+    assert in_command_words(text) == said
 
 
 def test_only_the_file_of_the_command_is_imported():
@@ -73,7 +170,9 @@ def test_only_the_file_of_the_command_is_imported():
     code = "import sys; print(sorted(m for m in sys.modules if m.startswith('modtree.cli.')))"
     command = [sys.executable, "-c", program, "run", "--off", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "['modtree.cli.ending', 'modtree.cli.run']"
+    assert done.stdout.splitlines()[0] == (
+        "['modtree.cli.ending', 'modtree.cli.run', 'modtree.cli.words']"
+    )
 
 
 def test_statuses_of_the_process(tmp_path):

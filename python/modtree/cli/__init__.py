@@ -18,17 +18,20 @@ from typing import Any
 
 from modtree._C import __version__
 from modtree.cli.ending import ended_well
+from modtree.cli.words import Parser
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
 #: Each command, which is the name of its file, and its line in the help.
 COMMANDS = {
     "run": "run a torch program on modtree's Module",
-    "inspect": "show what a checkpoint holds",
+    "inspect": "show what a checkpoint contains",
     "diff": "compare two checkpoints",
     "convert": "write a checkpoint in another format, dtype or number of files",
-    "verify": "check that a checkpoint is whole, and fits a model",
-    "summary": "show the tree of a model",
+    "verify": "check that a checkpoint is complete and fits a model",
+    "summary": "show the tree of a model, its parameters and what its layers compute",
+    "check": "list likely mistakes in a model",
+    "draw": "draw the tree of a model",
 }
 
 _EPILOG = "modtree COMMAND --help shows the options of a command, with examples."
@@ -47,24 +50,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["run"]:  # the words, the errors and the output are the program's own
         caller = sys._getframe(1) if arguments is None else None
         return _file_of("run").start(given[1:], parser.parse_args(given[:1]).parser, caller)
-    options = parser.parse_args(given)
+    options, unknown = parser.parse_known_args(given)
+    if options.command is None:
+        parser.refuse(unknown) if unknown else parser.print_help()
+        return 0
+    if unknown:
+        options.parser.refuse(unknown)
     return ended_well(_file_of(options.command).execute, options)
 
 
-def make_parser(filled: Container[str] = COMMANDS) -> argparse.ArgumentParser:
+def make_parser(filled: Container[str] = COMMANDS) -> Parser:
     """The parser of all commands.
 
     Args:
         filled: The commands whose files are imported, for their arguments.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="modtree",
-        description="modtree's command line.",
+        description="Shows, compares, converts and checks checkpoints and models, and runs torch\n"
+        "programs on modtree's Module.",
         epilog=_EPILOG,
         formatter_class=functools.partial(argparse.HelpFormatter, max_help_position=30),
     )
     parser.add_argument("--version", action="version", version=f"modtree {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command")
     for name, line in COMMANDS.items():
         own = commands.add_parser(name, help=line)
         own.set_defaults(parser=own)

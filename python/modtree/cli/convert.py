@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
+    CHECKPOINT_HELP,
     RULE_HELP,
     add_at,
     add_inside,
     add_join,
-    add_json,
     add_large_header,
+    add_output,
     describe,
     join_rules,
     pattern,
@@ -26,8 +27,10 @@ from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
 from modtree.files.checkpoint.convert import Changes, convert
+from modtree.files.checkpoint.progress import working
 from modtree.files.checkpoint.reader import open_checkpoint
 from modtree.files.sources.source import source_of
+from modtree.files.sources.stores import shown_name
 from modtree.inspection.phrases import bytes_text, noun, printable
 
 _DESCRIPTION = """\
@@ -51,7 +54,7 @@ _STATUS = "0: written; 1: written, and values became infinite; 2: a file cannot 
 def fill(parser: argparse.ArgumentParser) -> None:
     """Gives the parser of this command its arguments and its help."""
     describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
-    parser.add_argument("source", metavar="IN", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("source", metavar="IN", help=CHECKPOINT_HELP)
     parser.add_argument("target", metavar="OUT", help="where it is written")
     parser.add_argument(
         "--format",
@@ -107,33 +110,35 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add_join(parser)
     add_inside(parser)
     add_large_header(parser)
-    add_json(parser)
+    add_output(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Writes the files, and returns the exit status."""
     rules = join_rules(options)
     source = source_of(options.source, options.large_header, options.inside)
-    with open_checkpoint(source, options.at, rules) as checkpoint:  # which the target may replace
-        rename = _rename(options, checkpoint)
-    try:
-        changes = convert(
-            source,
-            options.target,
-            dtype=options.dtype,
-            rename=rename,
-            max_shard_size=options.max_shard_size,
-            format=options.format,
-            at=options.at,
-            join=rules,
-            atomic=not options.in_place,
-            overwrite=options.overwrite,
-            keep=options.keep,
-        )
-    except CheckpointError:
-        raise
-    except (TypeError, ValueError) as error:  # options that do not fit
-        raise Trouble(str(error)) from error
+    with working(f"Converting {shown_name(options.source)}"):
+        # Closed before the target is written, which may replace it.
+        with open_checkpoint(source, options.at, rules) as checkpoint:
+            rename = _rename(options, checkpoint)
+        try:
+            changes = convert(
+                source,
+                options.target,
+                dtype=options.dtype,
+                rename=rename,
+                max_shard_size=options.max_shard_size,
+                format=options.format,
+                at=options.at,
+                join=rules,
+                atomic=not options.in_place,
+                overwrite=options.overwrite,
+                keep=options.keep,
+            )
+        except CheckpointError:
+            raise
+        except (TypeError, ValueError) as error:  # options that do not fit
+            raise Trouble(str(error)) from error
     _say(options, changes)
     return DIFFERENT if changes.infinite else SAME
 

@@ -9,11 +9,12 @@ import shlex
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
+    CHECKPOINT_HELP,
     RULE_HELP,
     add_inside,
     add_join,
-    add_json,
     add_large_header,
+    add_output,
     describe,
     join_rules,
     rename_rule,
@@ -21,6 +22,7 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen
 from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.progress import working
 from modtree.files.sources.source import source_of
 from modtree.inspection.comparison.result import Diff
 from modtree.inspection.functions import compare
@@ -43,7 +45,7 @@ _STATUS = "0: nothing differs; 1: something does; 2: a file cannot be read"
 def fill(parser: argparse.ArgumentParser) -> None:
     """Gives the parser of this command its arguments and its help."""
     describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
-    parser.add_argument("a", metavar="A", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("a", metavar="A", help=CHECKPOINT_HELP)
     parser.add_argument("b", metavar="B", help="the other")
     parser.add_argument(
         "--rtol",
@@ -60,7 +62,6 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=f"of A: {RULE_HELP}"
     )
     parser.add_argument("--all", action="store_true", help="a line for each key")
-    parser.add_argument("--quiet", action="store_true", help="print nothing")
     parser.add_argument(
         "--at",
         action="append",
@@ -71,29 +72,30 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add_join(parser)
     add_inside(parser)
     add_large_header(parser)
-    add_json(parser)
+    add_output(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Compares, and returns the exit status."""
     try:
-        found = compare(
-            source_of(options.a, options.large_header, options.inside),
-            source_of(options.b, options.large_header, options.inside),
-            rtol=options.rtol,
-            atol=options.atol,
-            values=not options.no_values,
-            rename=options.rename,
-            at=_parts(options.at),
-            join=join_rules(options),
-        )
+        with working("Comparing"):
+            found = compare(
+                source_of(options.a, options.large_header, options.inside),
+                source_of(options.b, options.large_header, options.inside),
+                rtol=options.rtol,
+                atol=options.atol,
+                values=not options.no_values,
+                rename=options.rename,
+                at=_parts(options.at),
+                join=join_rules(options),
+            )
     except CheckpointError:
         raise
     except ValueError as error:  # of two keys that --rename makes one
         raise Trouble(str(error)) from None
     if options.json:
         print(json.dumps(found.to_dict(), indent=1))
-    elif not options.quiet:
+    else:
         _show(found, fold=not options.all)
     return DIFFERENT if found else SAME
 
@@ -110,6 +112,7 @@ def _parts(given: list[str] | None) -> tuple[str | None, str | None] | None:
 def _show(found: Diff, fold: bool) -> None:
     screen = Screen()
     for line in found.to_text(fold).splitlines():
+        line = line.partition(": rename={")[0]  # the words for it follow
         print(line if line.startswith("  ") else screen.paint(line, "bold"))
     if found.likely_rename:
         rules = [shlex.quote(f"{old}={new}") for old, new in found.likely_rename.items()]

@@ -12,7 +12,9 @@ import sys
 import warnings
 from collections.abc import Callable
 
+from modtree.cli.words import in_command_words
 from modtree.files.checkpoint.base import CheckpointError
+from modtree.files.checkpoint.progress import shows_progress
 from modtree.inspection.phrases import printable
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2  # as diff(1) has them
@@ -34,8 +36,13 @@ def ended_well(
         if isinstance(stream, io.TextIOWrapper):  # a name that the encoding lacks is not a reason
             stream.reconfigure(errors="backslashreplace")
     try:
-        with warnings.catch_warnings():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
             warnings.showwarning = functools.partial(_show_warning, options.command)
+            stack.enter_context(shows_progress(False if options.quiet else options.progress))
+            if options.quiet:
+                nowhere = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(contextlib.redirect_stdout(nowhere))
             status = execute(options, options.parser)
         sys.stdout.flush()
         return status
@@ -45,7 +52,7 @@ def ended_well(
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (Trouble, CheckpointError) as error:
-        text = str(error)
+        text = in_command_words(str(error))
     except MemoryError:
         text = "there is not enough memory"
     except OSError as error:

@@ -4,20 +4,27 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from modtree.cli.ending import Trouble
+from modtree.cli.words import near_name
+from modtree.files.checkpoint.progress import working
+from modtree.inspection.dry_run import ADVICE
 
 FACTORY_HELP = (
     "module:factory, a model or what returns one when it is called: mypackage.models:build, or "
     "models.py:Net"
+)
+_INPUT_ADVICE = (
+    ". If it needs another input: --input-shape once for each, --dtype int64 for indices; without "
+    "--input-shape it is not run"
 )
 
 
@@ -30,7 +37,7 @@ def model_from(name: str) -> Any:
     module_name, colon, path = name.rpartition(":")
     if not colon or not module_name or not path:
         raise Trouble(f"expected module:factory, such as mypackage.models:build, got {name!r}")
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), working(f"Building {name}"):
         found = _attribute(_module(module_name), path, name)
         if _is_model(found):
             return found
@@ -43,6 +50,20 @@ def model_from(name: str) -> Any:
     if not _is_model(model):
         raise Trouble(f"{name}() returned {_kind(model)}: expected a model")
     return model
+
+
+@contextlib.contextmanager
+def forward_trouble() -> Iterator[None]:
+    """Turns the errors of a model that is run on zeros into advice for the command line."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error)
+        if text.endswith(ADVICE):
+            text = text.removesuffix(ADVICE) + _INPUT_ADVICE
+        raise Trouble(text) from error
+    except (TypeError, ValueError) as error:
+        raise Trouble(str(error)) from error
 
 
 def _module(name: str) -> ModuleType:
@@ -72,8 +93,7 @@ def _attribute(module: ModuleType, path: str, name: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            near = difflib.get_close_matches(part, dir(found), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = near_name(part, dir(found))
             raise Trouble(f"{name}: {_kind(found)} has no attribute {part!r}{hint}") from None
     return found
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import functools
 import json
@@ -13,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from modtree.cli.ending import DIFFERENT, SAME
+from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
+    CHECKPOINT_HELP,
     add_at,
     add_inside,
     add_join,
-    add_json,
     add_large_header,
+    add_output,
     count,
     describe,
     join_rules,
@@ -27,10 +29,12 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen, headline
 from modtree.core.patterns import matching_paths
-from modtree.files.checkpoint.base import Checkpoint, Entry, without_collections
+from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, without_collections
+from modtree.files.checkpoint.progress import working
 from modtree.files.checkpoint.reader import open_parts
 from modtree.files.pickled.stand_in import short_text
 from modtree.files.sources.source import source_of
+from modtree.files.sources.stores import shown_name
 from modtree.inspection.entries import Branch, entry_tree
 from modtree.inspection.phrases import bytes_text, entries_text, noun, printable
 
@@ -51,6 +55,10 @@ _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
 _MOST_DICTS = 64
 _MOST_NAMES = 12
+_MOST_BESIDE = 8
+#: Of checkpoints, as the readers and the libraries that write them have them.
+_ENDINGS = (".safetensors", ".index.json", ".gguf", ".npz", ".pt", ".pth", ".bin", ".ckpt", ".h5",
+            ".hdf5", ".onnx")  # fmt: skip
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -61,7 +69,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="a safetensors file, an index of shards, a file of torch.save, or a folder with one",
+        help=CHECKPOINT_HELP,
     )
     parser.add_argument(
         "--match", action="append", metavar="GLOB", help="only keys that match, such as '*.bias'"
@@ -77,14 +85,14 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--dtype", action="append", metavar="NAME", help="only these dtypes: float32,bfloat16"
     )
     parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
-    parser.add_argument("--sort", choices=["size", "name"], help="not in the order of the file")
+    parser.add_argument("--sort", choices=["size", "name"], help="sort rows by size or name")
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
     add_at(parser)
     add_join(parser)
     add_inside(parser)
     add_large_header(parser)
-    add_json(parser)
+    add_output(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -93,10 +101,20 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     rules = join_rules(options)
     for number, file in enumerate(options.files):
         source = source_of(file, options.large_header, options.inside)
-        with without_collections(), open_parts(source, options.at, rules) as checkpoint:
-            options.found = options.find and matching_paths(options.find, checkpoint.keys())
-            entries = _matching(checkpoint, options)
-            notes = _notes(checkpoint, options)
+        with contextlib.ExitStack() as stack:
+            with working(f"Reading {shown_name(file)}"):
+                stack.enter_context(without_collections())
+                try:
+                    opened = open_parts(source, options.at, rules)
+                except CheckpointError as error:
+                    there = _beside(file)
+                    if not there:
+                        raise
+                    raise Trouble(f"{error}; there are: {', '.join(there)}") from error
+                checkpoint = stack.enter_context(opened)
+                options.found = options.find and matching_paths(options.find, checkpoint.keys())
+                entries = _matching(checkpoint, options)
+                notes = _notes(checkpoint, options)
             if checkpoint.keys() and not entries and not notes:
                 status = DIFFERENT
             if options.json:
@@ -104,9 +122,23 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             else:
                 print("\n" * (number > 0), end="")
                 _show(checkpoint, entries, notes, options)
+                there = [] if os.path.isdir(checkpoint.path) else _beside(file, checkpoint)
+                if there:
+                    print(f"also in this folder: {', '.join(map(printable, there))}")
     if options.json:
         print(json.dumps(answers, indent=1))
     return status
+
+
+def _beside(folder: str, shown: Checkpoint | None = None) -> list[str]:
+    """Checkpoints in a folder beside the one that is shown, the first few by name."""
+    if not os.path.isdir(folder):
+        return []
+    files = () if shown is None else (shown.path, *(e.file for e in shown.entries.values()))
+    names = {os.path.basename(str(file)) for file in files}
+    found = [n for n in sorted(os.listdir(folder)) if n.endswith(_ENDINGS) and n not in names]
+    more = len(found) - _MOST_BESIDE
+    return found[:_MOST_BESIDE] + ([f"{more:,} more"] if more > 0 else [])
 
 
 # -- what is shown ---------------------------------------------------------------------------------

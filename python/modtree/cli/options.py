@@ -7,8 +7,13 @@ import argparse
 import re
 from typing import Any
 
+from modtree._C import as_dtype
 from modtree.core.patterns import Machine
 
+CHECKPOINT_HELP = (
+    "a checkpoint: a file (safetensors, torch.save, GGUF, npz, HDF5), an index of shards, "
+    "a folder, or an address (https://, s3://)"
+)
 RULE_HELP = (
     "keys that begin with OLD begin with NEW instead; /PATTERN/=NEW replaces what the regular "
     "expression matches; may be given several times"
@@ -28,7 +33,7 @@ def add_at(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at",
         metavar="PART",
-        help="the part of a training checkpoint: ema, optimizer.state; the model unless given",
+        help="the part of a training checkpoint: ema, optimizer.state; by default the model",
     )
 
 
@@ -39,7 +44,7 @@ def add_join(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=join_rule,
         metavar="GLOB=DIM",
-        help="how files of ranks are put together that do not say it: '*.proj.weight=1', "
+        help="how to join rank files that do not record it: '*.proj.weight=1', "
         "'*.qkv.weight=0/3' for three blocks, '*.norm.*=same'; may be given several times",
     )
 
@@ -76,9 +81,62 @@ def add_inside(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def add_output(parser: argparse.ArgumentParser, json: bool = True) -> None:
+    """``--json`` where there is one, ``-q`` and ``--progress``."""
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show on stderr how far the work is; unless given, from two seconds on, on a terminal",
+    )
+
+
+def add_input(parser: argparse.ArgumentParser, effect: str) -> None:
+    """``--input-shape`` and ``--dtype``.
+
+    Args:
+        parser: That of the command.
+        effect: What the command does with the input.
+    """
+    parser.add_argument(
+        "--input-shape",
+        action="append",
+        type=_shape,
+        metavar="SIZES",
+        help=f"{effect} on zeros of this shape, such as 1,3,224,224; once for each input",
+    )
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        metavar="NAME",
+        help="the dtype of the input, or of each one; by default that of the parameters",
+    )
+
+
+def given_input(
+    options: argparse.Namespace, parser: argparse.ArgumentParser
+) -> tuple[list[tuple[int, ...]] | None, Any]:
+    """The shapes, and one dtype for all or one for each."""
+    shapes, dtypes = options.input_shape, options.dtype
+    if dtypes and shapes is None:
+        parser.error("--dtype needs --input-shape: without it the model is not run")
+    if dtypes and len(dtypes) not in (1, len(shapes)):
+        parser.error(f"--dtype is given {len(dtypes)} times, and --input-shape {len(shapes)} times")
+    for name in dtypes or ():
+        try:
+            as_dtype(name)
+        except (TypeError, ValueError):
+            parser.error(f"argument --dtype: expected a name such as int64, got {name!r}")
+    return shapes, dtypes[0] if dtypes and len(dtypes) == 1 else dtypes
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() for size in sizes):
+        raise argparse.ArgumentTypeError(f"expected sizes such as 1,3,224,224, got {text!r}")
+    return tuple(map(int, sizes))
 
 
 def count(text: str) -> int:

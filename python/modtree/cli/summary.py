@@ -7,10 +7,11 @@ import argparse
 import json
 from typing import Any
 
-from modtree.cli.ending import DIFFERENT, SAME, Trouble
-from modtree.cli.factory import FACTORY_HELP, model_from
-from modtree.cli.options import add_json, count, describe, pattern
+from modtree.cli.ending import DIFFERENT, SAME
+from modtree.cli.factory import FACTORY_HELP, forward_trouble, model_from
+from modtree.cli.options import add_input, add_output, count, describe, given_input, pattern
 from modtree.editing.selections import find
+from modtree.files.checkpoint.progress import working
 from modtree.inspection.functions import summary
 
 _DESCRIPTION = """\
@@ -30,20 +31,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
     """Gives the parser of this command its arguments and its help."""
     describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
     parser.add_argument("factory", metavar="MODULE:FACTORY", help=FACTORY_HELP)
-    parser.add_argument(
-        "--input-shape",
-        action="append",
-        type=_shape,
-        metavar="SIZES",
-        help="run the model on zeros of this shape, such as 1,3,224,224; once for each input",
-    )
+    add_input(parser, "run the model")
     parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
-    parser.add_argument(
-        "--dtype",
-        action="append",
-        metavar="NAME",
-        help="the dtype of the input, or of each one; that of the parameters unless given",
-    )
     parser.add_argument("--times", action="store_true", help="the time that each module takes")
     parser.add_argument("--all", action="store_true", help="each block, equal ones too")
     parser.add_argument(
@@ -53,31 +42,22 @@ def fill(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="the modules that match instead: 'layers.*.mlp', '**.{q,k}_proj', 'layers[4:8].**'",
     )
-    add_json(parser)
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    sizes = [part.strip() for part in text.split(",")]
-    if not all(size.isdecimal() for size in sizes):
-        raise argparse.ArgumentTypeError(f"expected sizes such as 1,3,224,224, got {text!r}")
-    return tuple(map(int, sizes))
+    add_output(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Shows the model, and returns the exit status."""
-    shapes = options.input_shape
-    if shapes is None and (options.times or options.dtype):
-        parser.error("--times and --dtype want an --input-shape: the model is not run without it")
+    shapes, dtypes = given_input(options, parser)
+    if shapes is None and options.times:
+        parser.error("--times needs --input-shape: without it the model is not run")
     model = model_from(options.factory)
     if options.find is not None:
         return _find(model, options)
     given: dict[str, Any] = {"depth": options.depth, "fold": not options.all}
     if shapes is not None:
-        given.update(times=options.times, dtypes=_one_or_all(options.dtype))
-    try:
-        found = summary(model, _one_or_all(shapes), **given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise Trouble(str(error)) from error
+        given.update(times=options.times, dtypes=dtypes)
+    with working(f"Running {options.factory}"), forward_trouble():
+        found = summary(model, shapes, **given)
     if options.json:
         print(json.dumps(found.to_dict(), indent=1))
     else:
@@ -94,7 +74,3 @@ def _find(model: Any, options: argparse.Namespace) -> int:
     else:
         print(repr(found))
     return SAME if len(found) else DIFFERENT
-
-
-def _one_or_all(given: list[Any] | None) -> Any:
-    return given[0] if given is not None and len(given) == 1 else given

@@ -42,7 +42,7 @@ class Screen:
 
 
 def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
-    """``model.safetensors: safetensors, 2 files, 8 of 24 entries``.
+    """``last.ckpt: torch, 2 files, 8 of 24 entries in model``.
 
     Args:
         checkpoint: an open checkpoint.
@@ -54,6 +54,8 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
         entries = noun(len(checkpoint.choices), "state dict")
     if shown is not None and shown != every:
         entries = f"{shown:,} of {entries}"
+    if checkpoint.left_out:
+        entries += f" in {printable(checkpoint.found_under)}"
     entries_of = checkpoint.entries.values()
     files = len({entry.file for entry in entries_of}.union(*{entry.files for entry in entries_of}))
     parts = f", {files:,} files" if files > 1 else ""

@@ -5,21 +5,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
 from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.factory import FACTORY_HELP, model_from
 from modtree.cli.options import (
+    CHECKPOINT_HELP,
     add_at,
     add_inside,
     add_join,
-    add_json,
     add_large_header,
+    add_output,
     describe,
     join_rules,
 )
 from modtree.cli.terminal import Screen
+from modtree.cli.words import in_command_words, rename_options
+from modtree.files.checkpoint.progress import working
 from modtree.files.checkpoint.verify import Problem, Problems, verify
 from modtree.files.sources.source import source_of
 from modtree.files.sources.stores import shown_name
@@ -41,31 +46,31 @@ _STATUS = "0: no problem; 1: problems; 2: the file cannot be opened, or the mode
 def fill(parser: argparse.ArgumentParser) -> None:
     """Gives the parser of this command its arguments and its help."""
     describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
-    parser.add_argument("file", metavar="FILE", help="a checkpoint: a file, an index, or a folder")
+    parser.add_argument("file", metavar="FILE", help=CHECKPOINT_HELP)
     parser.add_argument("--model", metavar="MODULE:FACTORY", help=FACTORY_HELP)
     parser.add_argument(
         "--finite", action="store_true", help="read all values, and name tensors with NaN or inf"
     )
     parser.add_argument("--all", action="store_true", help="a line for each problem")
-    parser.add_argument("--quiet", action="store_true", help="print nothing")
     add_at(parser)
     add_join(parser)
     add_inside(parser)
     add_large_header(parser)
-    add_json(parser)
+    add_output(parser)
 
 
 def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Checks the file, and returns the exit status."""
     rules = join_rules(options)
     model = None if options.model is None else model_from(options.model)
-    problems = verify(
-        source_of(options.file, options.large_header, options.inside),
-        model,
-        finite=options.finite,
-        at=options.at,
-        join=rules,
-    )
+    with working(f"Checking {shown_name(options.file)}"):
+        problems = verify(
+            source_of(options.file, options.large_header, options.inside),
+            model,
+            finite=options.finite,
+            at=options.at,
+            join=rules,
+        )
     if options.json:
         report = {
             "path": shown_name(options.file),
@@ -75,7 +80,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             "notes": problems.notes,
         }
         print(json.dumps(report, indent=1))
-    elif not options.quiet:
+    else:
         _show(shown_name(options.file), problems, fold=not options.all)
     return DIFFERENT if problems else SAME
 
@@ -83,13 +88,24 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
 def _show(file: str, problems: Problems, fold: bool) -> None:
     screen = Screen()
     for kind, text in _lines(problems, fold):
-        print(f"{screen.paint(kind, 'red')}: {printable(text)}")
+        print(f"{screen.paint(kind, 'red')}: {printable(in_command_words(text))}")
     heads = ("likely cause", "not clear", "note")
     for head, texts in zip(heads, (problems.causes, problems.doubts, problems.notes), strict=True):
         for text in texts:
-            print(f"{screen.paint(head, 'bold')}: {printable(text)}")
+            print(f"{screen.paint(head, 'bold')}: {printable(_as_command(text, file))}")
     found = noun(len(problems), "problem") if problems else screen.paint("no problem", "green")
     print(f"{printable(file)}: {found}")
+
+
+def _as_command(cause: str, file: str) -> str:
+    """A cause with the command that mends the file in the place of the call that loads it."""
+    words = rename_options(cause)
+    if words is None:
+        return cause
+    found = cause.partition(". Try: ")[0]
+    left = re.search(", (which leaves .*)", cause)
+    command = f"modtree convert {shlex.quote(file)} NEW.safetensors {' '.join(words)}"
+    return f"{found}. Try: {command}{f' ({left[1]})' if left else ''}"
 
 
 def _lines(problems: list[Problem], fold: bool) -> Iterator[tuple[str, str]]:

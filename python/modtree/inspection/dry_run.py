@@ -19,6 +19,13 @@ from modtree.inspection.unchanged import (
     nothing_recorded,
 )
 
+#: What a program that looks at a model may try.
+ADVICE = (
+    "\nIf the model needs other inputs, pass example=..., the inputs themselves (with dtypes=... "
+    "the zeros of input_shape can be indices). Without inputs, everything is shown that needs no "
+    "forward."
+)
+
 
 class DryRun:
     """Runs a model in evaluation mode and without gradients.
@@ -126,9 +133,5 @@ def _message(
         name = type(module).__name__
         path = next((node.path for node in first_nodes(tree) if node.module is module), None)
         where = f"a {name} that is not in the tree" if path is None else f"{path!r} ({name})"
-    return (
-        f"the forward stopped in {where}, called with {inputs}: {type(error).__name__}: {error}\n"
-        f"Where the model wants other inputs, pass example=..., the inputs themselves (zeros of "
-        f"input_shape can be made indices by dtypes=...). Without inputs, everything is shown that "
-        f"needs no forward."
-    )
+    called = f"the forward stopped in {where}, called with {inputs}"
+    return f"{called}: {type(error).__name__}: {error}{ADVICE}"

@@ -13,6 +13,8 @@ import numpy as np
 from modtree.core import families
 from modtree.core.loading.mismatch import KnownShape, Mismatch, Shape
 from modtree.core.loading.rename import Rename
+from modtree.files.checkpoint.dtypes import BY_NAME
+from modtree.files.checkpoint.progress import progress_bar
 from modtree.files.checkpoint.reader import takes_rules
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.sources.source import is_file
@@ -179,12 +181,15 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
     )
     _note_reasons(a, b, result)
     _likely_renames(a, b, result)
-    for key, facts in a.tensors.items():
-        if key in b.tensors:
-            if _compare_facts(key, facts, b.tensors[key], result) and values:
-                _compare_values(key, a, b, rtol, atol, result)
-        elif key in b.others:
-            result.others[key] = Unequal(_tensor_text(facts), b.others[key])
+    total = sum(_size(facts) for key, facts in a.tensors.items() if values and key in b.tensors)
+    with progress_bar(total, "Comparing", None) as advance:
+        for key, facts in a.tensors.items():
+            if key in b.tensors:
+                if _compare_facts(key, facts, b.tensors[key], result) and values:
+                    _compare_values(key, a, b, rtol, atol, result)
+                advance(_size(facts))
+            elif key in b.others:
+                result.others[key] = Unequal(_tensor_text(facts), b.others[key])
     for key in filter(b.tensors.__contains__, a.others):
         result.others[key] = Unequal(a.others[key], _tensor_text(b.tensors[key]))
     if values:
@@ -194,6 +199,12 @@ def _compared(a: Side, b: Side, rtol: float, atol: float, values: bool) -> Diff:
             if a.versions[path] != b.versions[path]:
                 result.versions[path] = Unequal(a.versions[path], b.versions[path])
     return result
+
+
+def _size(facts: Facts) -> int:
+    """The bytes of a tensor, where its dtype is one of files."""
+    known = BY_NAME.get(facts.dtype)
+    return math.prod(facts.shape or ()) * (32 if known is None else known.bits) // 8
 
 
 def _tensor_text(facts: Facts) -> str:
