@@ -132,3 +132,4 @@ _imports.answer_lazily(
     others="modtree.numpy.library",
 )
 _imports.register_tool("failed loads", "modtree.inspection.load_failures")
+_imports.register_tool("trees in notebooks", "modtree.inspection.summary")

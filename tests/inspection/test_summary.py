@@ -110,7 +110,7 @@ def test_the_share_that_is_trained():
     model = nn.Sequential(nn.Linear(100, 100), nn.Linear(100, 1), nn.ReLU())
     model[0].requires_grad_(False)
     text = [line.split() for line in str(mt.summary(model)).splitlines()]
-    assert [line[4] for line in text[1:5]] == ["<1%", "0%", "100%", "-"]
+    assert [line[3] for line in text[1:5]] == ["<1%", "0%", "100%", "-"]
     assert "10,201 (101 trainable, 10,100 frozen)" in str(mt.summary(model))
 
 
@@ -209,6 +209,9 @@ def test_an_example_in_the_place_of_the_shape():
         ({"depth": "2"}, "depth is a number of levels"),
         ({"input_shape": (1, 2), "times": -1}, "times is"),
         ({"input_shape": (1, 2), "times": "yes"}, "times is"),
+        ({"columns": "sizes"}, "columns are name, class, .*, or 'all', got 'sizes'"),
+        ({"columns": ["mult-adds"]}, "the column 'mult-adds' needs input_shape or example"),
+        ({"input_shape": (1, 2), "columns": ["time"]}, "the column 'time' needs times"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, message):
@@ -246,3 +249,95 @@ def test_times_count_the_quickest_run():
     assert len(runs) == 6
     mt.summary(Counts(), (1,), times=True)
     assert len(runs) == 6 + 4
+
+
+# -- work ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes", "expected"),
+    [
+        ("Linear(3, 5)", (2, 7, 3), 2 * 7 * 3 * 5),
+        ("Bilinear(3, 4, 5)", [(2, 3), (2, 4)], 2 * 5 * (3 * 4 + 3)),
+        ("Conv2d(4, 6, (3, 5), groups=2, padding=1)", (2, 4, 8, 9), 2 * 6 * 8 * 7 * 2 * 15),
+        ("ConvTranspose1d(4, 6, 3, stride=2, groups=2)", (2, 4, 5), 2 * 4 * 5 * 3 * 3),
+        ("LSTM(3, 4, num_layers=2, bidirectional=True)", (5, 2, 3), 10 * 2 * 16 * (3 + 4 + 8 + 4)),
+        ("GRUCell(3, 4)", (2, 3), 2 * 12 * (3 + 4)),
+        (
+            "MultiheadAttention(8, 2, kdim=4, vdim=6)",
+            [(3, 2, 8), (5, 2, 4), (5, 2, 6)],
+            2 * 8 * (3 * 8 + 5 * 4 + 5 * 6 + 2 * 3 * 5 + 3 * 8),
+        ),
+        ("BatchNorm1d(3)", (2, 3), 0),
+    ],
+)
+def test_multiply_adds_of_layers(impl, layer, shapes, expected):
+    module = eval(f"nn.{layer}", {"nn": impl.nn})
+    found = mt.summary(module, shapes)
+    assert found.multiply_adds == found.to_dict()["modules"][0]["multiply_adds"] == expected
+    assert f"mult-adds    {expected:,}" in str(found)
+
+
+def test_all_calls_and_layers_are_added_up(impl):
+    shared = impl.nn.Linear(3, 3)
+    model = impl.nn.Sequential(shared, impl.nn.Sequential(shared, impl.nn.ReLU()))
+    found = mt.summary(model, (2, 3))
+    assert (found.multiply_adds, found.activation_bytes) == (2 * 18, 3 * 2 * 3 * 4)
+    without = mt.summary(model)
+    assert without.multiply_adds is without.activation_bytes is None
+
+
+def test_a_class_of_the_user_with_the_name_of_a_layer():
+    class Linear(nn.Module):
+        def forward(self, x):
+            return x
+
+    assert mt.summary(Linear(), (1, 3)).multiply_adds == 0
+
+
+def test_the_choice_of_columns(lib):
+    model = lib.nn.Sequential(lib.nn.Conv1d(2, 3, 5), lib.nn.ReLU())
+    head = str(mt.summary(model, (1, 2, 9), columns=["share", "kernel", "input shape"]))
+    assert head.splitlines()[0].split() == "name kernel input shape share".split()
+    assert head.splitlines()[2].split() == ["0", "5", "(1,", "2,", "9)", "100%"]
+    assert mt.summary(model, columns="all").to_dict()["modules"][1]["kernel"] == (5,)
+    assert "notes" in str(mt.summary(model, columns="notes")).splitlines()[0]
+
+
+def test_fused_encoder_layers_show_their_modules(torch):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    before = torch.backends.mha.get_fastpath_enabled()
+    assert lines(mt.summary(layer, (1, 3, 8)))["linear1"]["output"] == (1, 3, 16)
+    assert torch.backends.mha.get_fastpath_enabled() is before
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantized_layers_have_the_sizes_that_they_are_stored_in(torch):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+    model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
+    found = mt.summary(model, (2, 8))
+    assert (found.nbytes, found.multiply_adds) == (8 * 4 + 4 * 4, 2 * 8 * 4)
+    assert "qint8" in str(found)
+
+
+def test_wrapped_tensors_have_the_sizes_of_what_is_in_them(torch):
+    class Packed(torch.Tensor):
+        @staticmethod
+        def __new__(cls, codes, scale):
+            return torch.Tensor._make_wrapper_subclass(cls, codes.shape, dtype=torch.bfloat16)
+
+        def __init__(self, codes, scale):
+            self.codes, self.scale = codes, scale
+
+        def __tensor_flatten__(self):
+            return ["codes", "scale"], None
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            return NotImplemented
+
+    module = torch.nn.Module()
+    module.register_buffer("weight", Packed(torch.ones(6, 4, dtype=torch.int8), torch.ones(6)))
+    found = mt.summary(module)
+    assert (found.buffers, found.nbytes) == (24, 24 + 6 * 4)
+    assert found.to_dict()["modules"][0]["dtypes"] == ["int8"]

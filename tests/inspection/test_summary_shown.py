@@ -25,19 +25,19 @@ def model(depth=3):
 
 
 TEXT = """\
-name        class        parameters  buffers  trainable  bytes  dtype
-Sequential  Sequential          108        9       100%  472 B  float32
-  0         Embedding            40        -       100%  160 B  float32
-  1-3  x 3  Sequential           20        -       100%   80 B  float32
-    0       Linear               20        -       100%   80 B  float32
-    1       ReLU                  -        -          -      -  -
-  4         BatchNorm1d           8        9       100%   72 B  float32
+name        class        parameters  buffers  bytes  dtype
+Sequential  Sequential          108        9  472 B  float32
+  0         Embedding            40        -  160 B  float32
+  1-3  x 3  Sequential           20        -   80 B  float32
+    0       Linear               20        -   80 B  float32
+    1       ReLU                  -        -      -  -
+  4         BatchNorm1d           8        9   72 B  float32
 
 parameters  108 (all trainable)
 buffers     9
 bytes       472 B
 modules     12
-x n         the numbers in the line, and in those below it, are of one of n"""
+x n         n equal blocks; numbers are per block"""
 
 
 def test_text():
@@ -46,7 +46,7 @@ def test_text():
 
 
 def test_text_of_an_empty_model():
-    assert str(mt.summary(nn.Identity())).splitlines()[1].split() == ["Identity"] * 2 + ["-"] * 5
+    assert str(mt.summary(nn.Identity())).splitlines()[1].split() == ["Identity"] * 2 + ["-"] * 3
 
 
 def test_text_of_a_name_with_a_line_end_and_an_escape():
@@ -84,17 +84,18 @@ def test_show_asks_rich_where_a_terminal_watches(monkeypatch):
 
 def by_rich(width):
     console = importlib.import_module("rich.console").Console(width=width, file=io.StringIO())
-    console.print(mt.summary(model(), (2,), dtypes=mt.int64, times=1))
+    console.print(mt.summary(model(), (2,), dtypes=mt.int64, times=1, columns="all"))
     return console.file.getvalue().splitlines()
 
 
 @needs_rich
 def test_rich_shows_all_columns_where_there_is_room():
-    head, first, _, folded = by_rich(160)[:4]
+    head, first, _, folded = by_rich(200)[:4]
     assert head.split() == (
-        "name class output shape parameters buffers trainable bytes dtype time".split()
+        "name class kernel input shape output shape parameters share mult-adds buffers trainable "
+        "bytes activations dtype time".split()
     )
-    assert first.split()[:6] == ["Sequential", "Sequential", "(2,", "4)", "108", "9"]
+    assert first.split()[:7] == ["Sequential", "Sequential", "-", "(2,)", "(2,", "4)", "108"]
     assert folded.split()[:4] == ["1-3", "x", "3", "Sequential"]
 
 
@@ -148,6 +149,13 @@ def test_html_opens_and_closes_by_levels():
 def test_html_needs_nothing_from_elsewhere():
     html = mt.summary(model())._repr_html_()
     assert not any(word in html for word in ("http", "<script", "<link", "url(", "@import"))
+
+
+def test_a_module_is_a_tree_that_folds_in_a_notebook():
+    module = model()
+    assert module._repr_html_() == mt.summary(module)._repr_html_()
+    module._modules[3] = nn.ReLU()  # written past all checks: the text is shown
+    assert module._repr_html_() is None
 
 
 def test_html_escapes_names_of_the_user():

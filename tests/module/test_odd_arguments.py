@@ -109,6 +109,7 @@ LEFT_OUT = {
     "share_memory",
     "compile",
     "T_destination",
+    "_repr_html_",  # which notebooks ask for
     "register_state_dict_post_hook",  # docs/compat.md
 }
 METHODS = [

@@ -13,6 +13,7 @@ from modtree.cli.options import add_input, add_output, count, describe, given_in
 from modtree.editing.selections import find
 from modtree.files.checkpoint.progress import working
 from modtree.inspection.functions import summary
+from modtree.inspection.summary.table import COLUMNS
 
 _DESCRIPTION = """\
 Builds a model and shows its tree: classes, parameters, bytes, and with --input-shape the shapes of
@@ -34,6 +35,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
     add_input(parser, "run the model")
     parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
     parser.add_argument("--times", action="store_true", help="the time that each module takes")
+    parser.add_argument(
+        "--columns",
+        metavar="NAMES",
+        help="the columns: 'all', or names from " + ", ".join(COLUMNS),
+    )
     parser.add_argument("--all", action="store_true", help="each block, equal ones too")
     parser.add_argument(
         "--find",
@@ -54,6 +60,9 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
     if options.find is not None:
         return _find(model, options)
     given: dict[str, Any] = {"depth": options.depth, "fold": not options.all}
+    if options.columns is not None:
+        names = [name.strip() for name in options.columns.split(",")]
+        given["columns"] = "all" if names == ["all"] else names
     if shapes is not None:
         given.update(times=options.times, dtypes=dtypes)
     with working(f"Running {options.factory}"), forward_trouble():

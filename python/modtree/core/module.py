@@ -383,6 +383,7 @@ class Module(_C.ModuleBase):
         return ""
 
     __repr__ = _repr.module_repr
+    _repr_html_ = _repr.module_html
 
     def __dir__(self) -> list[str]:
         names = [

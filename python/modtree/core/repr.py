@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from modtree._imports import find_tool
+
 # A chain of n modules prints n lines, each indented deeper: beyond this many characters the text is
 # of use to nobody.
 _MAX_CHARACTERS = 200_000_000
@@ -26,6 +28,17 @@ def module_repr(self: Any) -> str:
                 f"submodule instead"
             )
     return "\n".join("  " * depth + text for depth, text in lines)
+
+
+def module_html(self: Any) -> str | None:
+    """What a notebook shows: the tree as a summary that opens and closes; nothing for a tree that
+    cannot be read, whose text is shown instead.
+    """
+    try:
+        summary: str = find_tool("trees in notebooks").summary_html(self)
+    except TypeError:
+        return None
+    return summary
 
 
 def _lines(root: Any) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -35,14 +37,21 @@ class DryRun:
         args: Its positional arguments.
         kwargs: Its arguments by name.
         runs: After the first run so many are measured.
+        on_return: Called after each call of a module in the first run.
 
     Raises:
         RuntimeError: the forward raised; the message says in which module.
     """
 
     def __init__(
-        self, tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], runs: int = 0
+        self,
+        tree: Node,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        runs: int = 0,
+        on_return: Callable[[Call, Any, Any], None] | None = None,
     ) -> None:
+        self._on_return = on_return
         self._tree = tree
         self._args, self._kwargs = args, kwargs
         self.input = [describe(value) for value in (*args, *kwargs.values())]
@@ -53,6 +62,7 @@ class DryRun:
                 for module in modules:
                     modes.evaluate(module)
                 self._calls = self._run(modes) if runs else self._run_for_shapes(modes, modules)
+                self._on_return = None  # it takes time
                 self._measured = [self._run(modes) for _ in range(runs)]
         finally:
             modes.restore()
@@ -71,14 +81,15 @@ class DryRun:
         return min(calls, default=None)
 
     def _run(self, modes: Modes) -> dict[int, Call]:
-        return call_model(self._tree, self._args, self._kwargs, modes)[0].calls
+        on_return = self._on_return
+        return call_model(self._tree, self._args, self._kwargs, modes, on_return)[0].calls
 
     def _run_for_shapes(self, modes: Modes, modules: list[Any]) -> dict[int, Call]:
         """Without values, where the library of the tensors has a way to do that."""
         found: list[dict[int, Call]] = []
 
         def call(*args: Any, **kwargs: Any) -> None:
-            found.append(call_model(self._tree, args, kwargs, modes)[0].calls)
+            found.append(call_model(self._tree, args, kwargs, modes, self._on_return)[0].calls)
 
         family = self._family()
         if family is None or not family.call_for_shapes(modules, call, self._args, self._kwargs):
@@ -93,9 +104,14 @@ class DryRun:
 
 
 def call_model(
-    tree: Node, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Modes | None
+    tree: Node,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    modes: Modes | None,
+    on_return: Callable[[Call, Any, Any], None] | None = None,
 ) -> tuple[Recorder, Any]:
-    """Calls the model of a tree, without code of torch.compile; what was called, and the result.
+    """Calls the model of a tree, without code of torch.compile and without torch's fused encoder
+    layers, which call no module; what was called, and the result.
 
     Args:
         tree: The model.
@@ -103,20 +119,30 @@ def call_model(
         kwargs: Its arguments by name.
         modes: Switches modules to evaluation that the tree does not know, in lists for instance;
             they are found by being called.
+        on_return: Called after each call of a module.
 
     Raises:
         RuntimeError: the forward raised; the message says in which module.
     """
-    recorder = Recorder(on_call=None if modes is None else modes.evaluate)
+    recorder = Recorder(None if modes is None else modes.evaluate, on_return)
     try:
         with ExitStack() as stack, recorder.attached(), warnings.catch_warnings():
             run_eagerly(stack)
+            _run_each_module(stack)
             # The hooks of the recorder are meant to see what torch.compile made, too.
             warnings.filterwarnings("ignore", "Using `torch.compile.* there are global hooks")
             output = tree.module(*args, **kwargs)
     except Exception as error:
         raise RuntimeError(_message(tree, recorder, error, args, kwargs)) from error
     return recorder, output
+
+
+def _run_each_module(stack: ExitStack) -> None:
+    """Switches torch's fused encoder layers off until the stack is left."""
+    fused = sys.modules.get("torch.backends.mha")
+    if fused is not None and fused.get_fastpath_enabled():
+        fused.set_fastpath_enabled(False)
+        stack.callback(fused.set_fastpath_enabled, True)
 
 
 def _message(

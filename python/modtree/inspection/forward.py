@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+import numpy as np
 
 from modtree.core import module as module_file
 from modtree.core.families import family_of
@@ -26,10 +29,16 @@ class Call:
     """The calls of one module in one forward."""
 
     module: Any
+    input: Any = None
+    """Shapes of the arguments of its first call."""
     output: Any = None
     """Shapes of what its first call returned."""
     count: int = 0
     seconds: float = 0.0
+    multiply_adds: int = 0
+    """Of all calls, where somebody counts them; without what is computed below it."""
+    nbytes: int = 0
+    """Of the tensors that its calls returned, where somebody counts them."""
 
 
 class Recorder:
@@ -40,11 +49,17 @@ class Recorder:
 
     Args:
         on_call: Called with each module before its ``forward``.
+        on_return: Called with the calls of a module, arguments and the result after its forward.
     """
 
-    def __init__(self, on_call: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_call: Callable[[Any], None] | None = None,
+        on_return: Callable[[Call, Any, Any], None] | None = None,
+    ) -> None:
         self.calls: dict[int, Call] = {}
         self._on_call = on_call
+        self._on_return = on_return
         self._open: list[tuple[Any, Any, float]] = []
         self._thread = threading.get_ident()
         self._wait = _synchronizer()
@@ -55,7 +70,8 @@ class Recorder:
         try:
             for file in _hook_files():
                 handles.append(file.register_module_forward_pre_hook(self._before))
-                handles.append(file.register_module_forward_hook(self._after))
+                handle = file.register_module_forward_hook(self._after, with_kwargs=True)
+                handles.append(handle)
             yield self
         finally:
             for handle in handles:
@@ -85,7 +101,7 @@ class Recorder:
         self._wait()
         self._open.append((module, args, time.perf_counter()))
 
-    def _after(self, module: Any, args: Any, output: Any) -> None:
+    def _after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         if threading.get_ident() != self._thread:
             return
         self._wait()
@@ -98,10 +114,13 @@ class Recorder:
         else:
             return
         call = self.calls.setdefault(id(module), Call(module))
+        given = (*args, *kwargs.values())
         if not call.count:
-            call.output = describe(output)
+            call.input, call.output = describe(given), describe(output)
         call.count += 1
         call.seconds += now - start
+        if self._on_return is not None:
+            self._on_return(call, given, output)
 
 
 def _first_argument(frame: FrameType) -> Any:
@@ -155,6 +174,16 @@ def tensors_of(value: Any, depth: int = 0) -> Iterator[Any]:
     elif depth < _DEEPEST and isinstance(value, (list, tuple, Mapping)):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_of(part, depth + 1)
+
+
+def bytes_of(tensor: Any) -> int:
+    """The bytes of the elements of a tensor."""
+    family = family_of(tensor)
+    assert family is not None
+    itemsize = getattr(tensor.dtype, "itemsize", None)
+    if itemsize is None:
+        itemsize = np.dtype(family.dtype_name(tensor)).itemsize
+    return math.prod(family.shape(tensor)) * int(itemsize)
 
 
 def arguments_text(args: Any, kwargs: Any = None) -> str:

@@ -69,18 +69,21 @@ def summary(
     depth: int | None = None,
     fold: bool = True,
     times: bool | int = False,
+    columns: Any = None,
 ) -> inspection.summary.Summary:
-    """A model as a table: a line for each module with its class, output shape, parameters, buffers,
-    trainable share, bytes and dtype.
+    """Shows a model as a table: a line for each module with its class, parameters, bytes and dtype.
 
-    Output shapes are there when an input is: they come from a forward on zeros of ``input_shape``
-    or on ``example``, in evaluation mode and without gradients. Afterwards the model is what it
-    was: modes, buffers, hooks and random numbers. A model on meta runs there; of a model with lazy
-    modules a copy runs, and the table shows that copy. Compiled code of torch.compile is not used.
+    With an input also what a forward computes: shapes, multiply-adds and bytes of activations. It
+    runs on zeros of ``input_shape`` or on ``example``, in evaluation mode and without gradients.
+    Afterwards the model is what it was: modes, buffers, hooks and random numbers. A model on meta
+    runs there; of a model with lazy modules a copy runs, and the table shows that copy. Code of
+    torch.compile is not used.
 
-    Blocks that are built alike and follow each other take the lines of one, marked ``x 24``, and
-    the numbers in those lines are of one. A module that is in the tree twice is counted in its
-    first place, and so is a tied parameter.
+    Equal blocks in a row take the lines of one, marked ``x 24``, with the numbers of one. A module
+    that is in the tree twice is counted in its first place, and so is a tied parameter.
+    Multiply-adds are those of linear, convolutional, recurrent and attention layers; what a
+    ``forward`` computes by calling functions is not seen. Quantized weights are shown with the
+    dtype and bytes that they are stored in.
 
     Args:
         model: A module of modtree or of torch.
@@ -94,6 +97,9 @@ def summary(
         fold: False gives each of equal blocks its own lines.
         times: Also measures how long each module takes, in this many runs, of which the quickest
             counts; True for three.
+        columns: The names of the columns: "kernel", "input shape", "output shape", "parameters",
+            "share", "mult-adds", "buffers", "trainable", "bytes", "activations", "dtype", "time",
+            "notes"; "all" for all of them. By default those that say something about most models.
 
     Returns:
         A :class:`Summary`. ``print`` shows it as text, ``show()`` in colours on a terminal where
@@ -105,19 +111,23 @@ def summary(
 
     Example:
         >>> print(mt.summary(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), (1, 4)))
-        name        class       output shape  parameters  buffers  trainable  bytes  dtype
-        Sequential  Sequential  (1, 8)                40        -       100%  160 B  float32
-          0         Linear      (1, 8)                40        -       100%  160 B  float32
-          1         ReLU        (1, 8)                 -        -          -      -  -
+        name        class       output shape  parameters  mult-adds  bytes  dtype
+        Sequential  Sequential  (1, 8)                40         32  160 B  float32
+          0         Linear      (1, 8)                40         32  160 B  float32
+          1         ReLU        (1, 8)                 -          -      -  -
         <BLANKLINE>
-        parameters  40 (all trainable)
-        buffers     0
-        bytes       160 B
-        modules     3
-        input       (1, 4)
-        output      (1, 8)
+        parameters   40 (all trainable)
+        buffers      0
+        bytes        160 B
+        modules      3
+        input        (1, 4)
+        output       (1, 8)
+        mult-adds    32
+        activations  64 B
     """
-    return inspection.summary.summarize(model, input_shape, example, dtypes, depth, fold, times)
+    return inspection.summary.summarize(
+        model, input_shape, example, dtypes, depth, fold, times, columns
+    )
 
 
 def compare(

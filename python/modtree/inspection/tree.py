@@ -19,6 +19,7 @@ import numpy as np
 from modtree.core.families import family_of
 from modtree.core.module import Module
 from modtree.editing.walking import check_model, joined, registry
+from modtree.inspection.forward import bytes_of
 
 # What is there when a class does not have an `extra_repr` of its own.
 _SILENT = (None, Module.extra_repr)
@@ -292,6 +293,9 @@ class _LeafReader:
             self._leaf(prefix, name, "buffer", value, name not in transient)
             for name, value in registered(module, "_buffers", path)
         ]
+        leaves += [
+            self._leaf(prefix, name, "buffer", value, True) for name, value in _packed(module)
+        ]
         return leaves
 
     def _leaf(self, prefix: str, name: str, kind: str, value: Any, persistent: bool) -> Leaf:
@@ -313,6 +317,10 @@ class _LeafReader:
         shape = tuple(family.shape(value))
         numel = math.prod(shape)
         nbytes = numel * itemsize
+        inner = _inner_tensors(value)
+        if any(part.dtype != value.dtype for part in inner):
+            nbytes = sum(map(bytes_of, inner))
+            dtype = self._dtype(family, max(inner, key=bytes_of))[0]
         return Leaf(
             name, path, kind, shape, dtype, numel, nbytes, requires_grad, persistent, first_path
         )
@@ -327,6 +335,30 @@ class _LeafReader:
             known = name, np.dtype(name).itemsize if itemsize is None else itemsize
             self._dtypes[dtype] = known
         return known
+
+
+def _inner_tensors(value: Any) -> list[Any]:
+    """The tensors that a wrapper of torch consists of, such as one with quantized values."""
+    flatten = getattr(type(value), "__tensor_flatten__", None)
+    if flatten is None:
+        return []
+    parts = [getattr(value, name) for name in flatten(value)[0]]
+    return [inner for part in parts for inner in _inner_tensors(part) or [part]]
+
+
+def _packed(module: Any) -> list[tuple[str, Any]]:
+    """Weight and bias that a quantized layer of torch keeps in a native object."""
+    state = getattr(module, "__dict__", {})
+    packed = state.get("_packed_params", state.get("_packed_weight"))
+    if type(packed).__name__ != "ScriptObject":
+        return []
+    unpack = getattr(module, "_weight_bias", None) or getattr(module, "_weight", None)
+    if unpack is None:
+        return []
+    found = unpack()
+    values = found if isinstance(found, tuple) else (found,)
+    names = zip(("weight", "bias"), values, strict=False)
+    return [(name, value) for name, value in names if value is not None]
 
 
 def _add_up(order: list[Node]) -> None:

@@ -24,8 +24,8 @@ from modtree.inspection.unchanged import Modes, keeps_buffers, keeps_random_stat
 _ENDS = ("CheckpointFunctionBackward", "WarnNotImplemented", "NotImplemented")
 
 _UNUSED_HINT = (
-    "use it in forward or remove it; that is as it should be where another input takes another "
-    "way, as in a mixture of experts"
+    "use it in forward or remove it; this is expected if other inputs take another path, as in a "
+    "mixture of experts"
 )
 
 

@@ -14,14 +14,16 @@ from modtree.inspection.summary.formats import RichTable, to_html, to_text
 from modtree.inspection.summary.table import (
     Facts,
     Row,
+    kernel_of,
     make_rows,
     make_table,
     output_call,
     seconds_of,
 )
+from modtree.inspection.summary.work import count_work
 from modtree.inspection.tree import Node, read_tree
 
-__all__ = ["Summary", "summarize"]
+__all__ = ["Summary", "summarize", "summary_html"]
 
 # As `times=True` measures; one run before them is not counted.
 _RUNS = 3
@@ -35,6 +37,7 @@ def summarize(
     depth: int | None,
     fold: bool,
     times: bool | int,
+    columns: Any,
 ) -> Summary:
     """See modtree.summary."""
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
@@ -48,13 +51,18 @@ def summarize(
         for name, value in (("dtypes", dtypes), ("times", times or None)):
             if value is not None:
                 raise TypeError(f"{name} needs input_shape or example: there is no forward else")
-        return Summary(tree, make_rows(tree, None, depth, fold), None)
+        return Summary(tree, make_rows(tree, None, depth, fold), None, columns)
     tree = to_run(tree)
     args, kwargs = arguments_of(tree, input_shape, example, dtypes)
-    run = DryRun(tree, args, kwargs, _RUNS if times is True else int(times))
+    run = DryRun(tree, args, kwargs, _RUNS if times is True else int(times), count_work)
     if tree.module is not model:  # lazy modules have shapes now
         tree = read_tree(tree.module)
-    return Summary(tree, make_rows(tree, run, depth, fold), run)
+    return Summary(tree, make_rows(tree, run, depth, fold), run, columns)
+
+
+def summary_html(model: Any) -> str:
+    """The tree of a model for a notebook, without a forward."""
+    return summarize(model, None, None, None, None, True, False, None)._repr_html_()
 
 
 class Summary:
@@ -65,16 +73,21 @@ class Summary:
         trainable: Of these, how many require a gradient.
         buffers: Elements of all buffers.
         nbytes: Bytes of parameters and buffers.
+        multiply_adds: Of all layers in the forward; None without one. Linear, convolutional,
+            recurrent and attention layers are counted, not what forwards compute by functions.
+        activation_bytes: Of what the innermost modules returned in it; None without one.
     """
 
-    def __init__(self, tree: Node, rows: list[Row], run: DryRun | None) -> None:
+    def __init__(self, tree: Node, rows: list[Row], run: DryRun | None, columns: Any) -> None:
         self._tree, self._rows, self._run = tree, rows, run
-        self._facts = Facts(tree)
-        self._table = make_table(tree, rows, run, self._facts)
+        self._facts = Facts(tree, run)
+        self._table = make_table(tree, rows, run, self._facts, columns)
         self.parameters = tree.parameters
         self.trainable = tree.trainable
         self.buffers = tree.buffers
         self.nbytes = tree.nbytes
+        self.multiply_adds = None if run is None else self._facts.multiply_adds([tree])
+        self.activation_bytes = None if run is None else self._facts.activations([tree])
 
     def __str__(self) -> str:
         return to_text(self._table)
@@ -110,6 +123,8 @@ class Summary:
         }
         if run is not None:
             found["input"] = run.input
+            found["multiply_adds"] = self.multiply_adds
+            found["activation_bytes"] = self.activation_bytes
         return found
 
 
@@ -127,11 +142,16 @@ def _as_dict(row: Row, run: DryRun | None, facts: Facts) -> dict[str, Any]:
         "buffers": sum(node.buffers for node in nodes),
         "bytes": sum(node.nbytes for node in nodes),
         "dtypes": facts.dtypes(nodes),
+        "kernel": kernel_of(nodes[-1]),
     }
     if run is not None:
         call = output_call(nodes[-1], run)
+        first = output_call(nodes[0], run)
+        found["input"] = None if first is None else first.input
         found["output"] = None if call is None else call.output
         found["calls"] = 0 if call is None else call.count
+        found["multiply_adds"] = facts.multiply_adds(nodes)
+        found["activation_bytes"] = facts.activations(nodes)
     if run is not None and run.is_measured:
         found["seconds"] = seconds_of(row, run)
     return found

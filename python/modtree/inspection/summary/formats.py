@@ -41,6 +41,7 @@ def to_text(table: Table) -> str:
 _STYLES = {
     "name": "bold",
     "class": "cyan",
+    "input shape": "green",
     "output shape": "green",
     "trainable": "magenta",
     "dtype": "yellow",
@@ -49,9 +50,12 @@ _STYLES = {
 }
 
 # Columns of text may be cut down to so many characters, numbers are shown whole or not at all.
-_LEAST = {"name": 24, "class": 12, "output shape": 12, "notes": 12}
+_LEAST = {"name": 24, "class": 12, "input shape": 12, "output shape": 12, "notes": 12}
 # What is left out first where a terminal is narrow.
-_LEFT_OUT = ("notes", "buffers", "dtype", "trainable", "bytes", "class")
+_LEFT_OUT = (
+    *("notes", "activations", "kernel", "share", "input shape", "buffers", "dtype", "trainable"),
+    *("bytes", "mult-adds", "class"),
+)
 
 
 class RichTable:
@@ -163,7 +167,7 @@ _CSS = """
 .modtree-summary .totals dd {margin: 0}
 """.strip()
 
-_HTML_CLASSES = {"name": "name", "class": "c", "output shape": "s"}
+_HTML_CLASSES = {"name": "name", "class": "c", "input shape": "s", "output shape": "s"}
 
 
 def to_html(table: Table) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from modtree.inspection.dry_run import DryRun
 from modtree.inspection.forward import Call
@@ -141,43 +142,106 @@ class Table:
     totals: list[tuple[str, str]] = field(default_factory=list)
 
 
-def make_table(tree: Node, rows: list[Row], run: DryRun | None, facts: Facts) -> Table:
+#: Titles, in the order of a table, and whether they are of a forward.
+COLUMNS = {
+    "name": False,
+    "class": False,
+    "kernel": False,
+    "input shape": True,
+    "output shape": True,
+    "parameters": False,
+    "share": False,
+    "mult-adds": True,
+    "buffers": False,
+    "trainable": False,
+    "bytes": False,
+    "activations": True,
+    "dtype": False,
+    "time": True,
+    "notes": False,
+}
+_NUMBERS = {"parameters", "share", "mult-adds", "buffers", "trainable", "bytes", "activations"}
+_NUMBERS |= {"time"}
+#: Shown if nothing else is asked for; the last ones where they say something.
+_USUAL = {"name", "class", "output shape", "parameters", "mult-adds", "bytes", "dtype", "time"}
+
+
+def chosen_columns(columns: Any, tree: Node, run: DryRun | None) -> list[str]:
+    """The titles of the columns that ``columns=`` means, in their order.
+
+    Raises:
+        TypeError: it names no column, or one that needs a forward.
+    """
+    there = [name for name, is_run in COLUMNS.items() if run is not None or not is_run]
+    if run is None or not run.is_measured:
+        there = [name for name in there if name != "time"]
+    if columns is None:
+        wanted = set(_USUAL)
+        wanted |= {"buffers"} if tree.buffers else set()
+        wanted |= {"trainable"} if tree.trainable != tree.parameters else set()
+        return [name for name in there if name in wanted]
+    if columns == "all":
+        return [name for name in there if name != "notes"]
+    wanted = {"name", *([columns] if isinstance(columns, str) else columns)}
+    for name in wanted:
+        if name not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            raise TypeError(f"columns are {known}, or 'all', got {name!r}")
+        if name not in there:
+            what = "times" if name == "time" else "input_shape or example"
+            raise TypeError(f"the column {name!r} needs {what}")
+    return [name for name in there if name in wanted]
+
+
+def make_table(
+    tree: Node, rows: list[Row], run: DryRun | None, facts: Facts, columns: Any
+) -> Table:
     """The table of these rows.
 
     Args:
         tree: The whole model, for the totals.
         rows: What gets a line.
         run: What a forward did; None for none.
-        facts: What the leaves of the model have in common.
+        facts: What the nodes of the model have in common.
+        columns: As :func:`modtree.summary` takes them.
     """
-    columns = [Column("name"), Column("class")]
-    if run is not None:
-        columns.append(Column("output shape"))
-    columns += [
-        Column("parameters", True),
-        Column("buffers", True),
-        Column("trainable", True),
-        Column("bytes", True),
-        Column("dtype"),
-    ]
-    if run is not None and run.is_measured:
-        columns.append(Column("time", True))
-    lines = [Line(row.depth, _cells(row, facts, run), _mark(row), _is_repeat(row)) for row in rows]
+    titles = chosen_columns(columns, tree, run)
     notes = [printable(_note(row, run)) for row in rows]
-    if any(notes):
-        columns.append(Column("notes"))
-        for line, note in zip(lines, notes, strict=True):
-            line.cells.append(note)
-    return Table(columns, lines, _totals(tree, rows, run))
+    if "notes" not in titles and (columns is None or columns == "all") and any(notes):
+        titles.append("notes")
+    lines = []
+    for row, note in zip(rows, notes, strict=True):
+        cells = [note if title == "notes" else _cell(title, row, facts, run) for title in titles]
+        lines.append(Line(row.depth, cells, _mark(row), _is_repeat(row)))
+    made = [Column(title, title in _NUMBERS) for title in titles]
+    return Table(made, lines, _totals(tree, rows, run, facts))
 
 
 class Facts:
-    """What the leaves below each node have in common."""
+    """What the leaves below each node have in common, and what a forward did below it."""
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, tree: Node, run: DryRun | None) -> None:
         self._found: dict[int, tuple[frozenset[str], frozenset[str], bool]] = {}
+        self._work: dict[int, tuple[int, int]] = {}
+        self.parameters = tree.parameters
         for node in reversed(list(every_node(tree))):
             self._found[id(node)] = self._of(node)
+            self._work[id(node)] = (0, 0) if run is None else self._work_of(node, run)
+
+    def _work_of(self, node: Node, run: DryRun) -> tuple[int, int]:
+        call = output_call(node, run)
+        below = [self._work[id(child)] for child in node.children]
+        computed = sum(each[0] for each in below) + (0 if call is None else call.multiply_adds)
+        made = sum(each[1] for each in below)
+        return computed, made or (0 if call is None else call.nbytes)
+
+    def multiply_adds(self, nodes: list[Node]) -> int:
+        """Of the layers in these nodes, in all calls."""
+        return sum(self._work[id(node)][0] for node in nodes)
+
+    def activations(self, nodes: list[Node]) -> int:
+        """Bytes of what the innermost modules in these nodes returned, in all calls."""
+        return sum(self._work[id(node)][1] for node in nodes)
 
     def _of(self, node: Node) -> tuple[frozenset[str], frozenset[str], bool]:
         parameters: set[str] = set()
@@ -202,28 +266,49 @@ class Facts:
         return any(self._found[id(node)][2] for node in nodes)
 
 
-def _cells(row: Row, facts: Facts, run: DryRun | None) -> list[str]:
+def _cell(title: str, row: Row, facts: Facts, run: DryRun | None) -> str:
     nodes = row.pattern
     parameters = sum(node.parameters for node in nodes)
-    counted = count_text(parameters)
-    if facts.is_lazy(nodes):
-        counted = f"{counted} + ?" if parameters else "?"
-    cells = [
-        printable(row.label) + _mark(row),
-        printable(", ".join(node.type_name for node in nodes)),
-    ]
-    if run is not None:
-        cells.append(_output(nodes[-1], run))
-    cells += [
-        counted,
-        count_text(sum(node.buffers for node in nodes)),
-        share_text(sum(node.trainable for node in nodes), parameters),
-        bytes_text(sum(node.nbytes for node in nodes)),
-        _dtypes_text(facts.dtypes(nodes)),
-    ]
-    if run is not None and run.is_measured:
-        cells.append(seconds_text(seconds_of(row, run)))
-    return cells
+    match title:
+        case "name":
+            return printable(row.label) + _mark(row)
+        case "class":
+            return printable(", ".join(node.type_name for node in nodes))
+        case "kernel":
+            return "x".join(map(str, kernel_of(nodes[-1]) or ())) or "-"
+        case "parameters" if facts.is_lazy(nodes):
+            return f"{count_text(parameters)} + ?" if parameters else "?"
+        case "parameters":
+            return count_text(parameters)
+        case "share":
+            return share_text(parameters, facts.parameters) if parameters else "-"
+        case "buffers":
+            return count_text(sum(node.buffers for node in nodes))
+        case "trainable":
+            return share_text(sum(node.trainable for node in nodes), parameters)
+        case "bytes":
+            return bytes_text(sum(node.nbytes for node in nodes))
+        case "dtype":
+            return _dtypes_text(facts.dtypes(nodes))
+    assert run is not None  # as chosen_columns has seen to
+    match title:
+        case "input shape":
+            call = output_call(nodes[0], run)
+            return "-" if call is None else shape_text(call.input)
+        case "output shape":
+            return _output(nodes[-1], run)
+        case "mult-adds":
+            return count_text(facts.multiply_adds(nodes))
+        case "activations":
+            return bytes_text(facts.activations(nodes))
+    return seconds_text(seconds_of(row, run))
+
+
+def kernel_of(node: Node) -> tuple[int, ...] | None:
+    """The ``kernel_size`` of a layer of the library; None where it does not have one."""
+    size = getattr(node.module, "kernel_size", None)
+    sizes = size if isinstance(size, tuple) else (size,)
+    return sizes if all(type(one) is int for one in sizes) else None
 
 
 def _mark(row: Row) -> str:
@@ -275,7 +360,7 @@ def _note(row: Row, run: DryRun | None) -> str:
     return ", ".join(notes)
 
 
-def _totals(tree: Node, rows: list[Row], run: DryRun | None) -> list[tuple[str, str]]:
+def _totals(tree: Node, rows: list[Row], run: DryRun | None, facts: Facts) -> list[tuple[str, str]]:
     nodes = list(every_node(tree))
     leaves = [leaf for node in nodes for leaf in node.leaves]
     modules = sum(node.first_path is None for node in nodes)
@@ -294,10 +379,12 @@ def _totals(tree: Node, rows: list[Row], run: DryRun | None) -> list[tuple[str, 
     if run is not None:
         totals.append(("input", ", ".join(shape_text(spec) for spec in run.input) or "-"))
         totals.append(("output", _output(tree, run)))
+        totals.append(("mult-adds", f"{facts.multiply_adds([tree]):,}"))
+        totals.append(("activations", bytes_text(facts.activations([tree]))))
         if run.is_measured:
             totals.append(("time", seconds_text(run.seconds(tree.module))))
     if any(row.count > 1 for row in rows):
-        totals.append(("x n", "the numbers in the line, and in those below it, are of one of n"))
+        totals.append(("x n", "n equal blocks; numbers are per block"))
     return totals
 
 
