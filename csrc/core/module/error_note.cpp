@@ -52,7 +52,7 @@ PyObject *note_reduce(PyObject *self_obj, PyObject *) {
   return Py_BuildValue("O(N)", &PyUnicode_Type, PyUnicode_FromObject(self_obj));
 }
 
-const Place *place_of(PyObject *note) {
+const Place *known_place(PyObject *note) {
   return Py_TYPE(note) == note_type ? reinterpret_cast<NoteObject *>(note)->place : nullptr;
 }
 
@@ -214,7 +214,7 @@ Py_ssize_t index_of(const Owned &notes, PyObject *note) {
   Py_ssize_t at = 0;
   while (at < PyList_GET_SIZE(notes.ptr()) &&
          (note ? PyList_GET_ITEM(notes.ptr(), at) != note
-               : !place_of(PyList_GET_ITEM(notes.ptr(), at)))) {
+               : !known_place(PyList_GET_ITEM(notes.ptr(), at)))) {
     ++at;
   }
   return at;
@@ -270,7 +270,7 @@ void note_error(PyObject *root, PyObject *module, MakeEnding make_ending) {
       const Py_ssize_t at = index_of(notes, nullptr);
       if (at < PyList_GET_SIZE(notes.ptr())) {
         old = borrow(PyList_GET_ITEM(notes.ptr(), at));
-        place = *place_of(old.ptr());
+        place = *known_place(old.ptr());
       }
     }
     if (!old && steers_torch(Py_TYPE(passing.error()))) {

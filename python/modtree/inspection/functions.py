@@ -15,6 +15,7 @@ from modtree import inspection
 from modtree.core.loading.rename import Rename
 from modtree.core.module import Module
 from modtree.files.checkpoint.base import Checkpoint
+from modtree.files.sources.source import Source
 
 if TYPE_CHECKING:
     import modtree.inspection.check
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import modtree.inspection.drawing
     import modtree.inspection.summary  # noqa: F401  (named as inspection.summary)
 
-Comparable: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Checkpoint | Module
+Comparable: TypeAlias = str | os.PathLike[str] | Source | Mapping[str, Any] | Checkpoint | Module
 
 
 def check(model: Any, example: Any = None) -> inspection.check.Findings:

@@ -331,9 +331,9 @@ class OffsetsCheckpoint(AssembledCheckpoint):
         places = {} if text is None else parsed_json(text.encode(), "metadata", file)
         for key, entry in checkpoint.entries.items():
             place = places.get(key)
-            begin = (
-                place.get("saved_offsets") if isinstance(place, dict) else [0] * len(entry.shape)
-            )
+            begin: Any = [0] * len(entry.shape)
+            if isinstance(place, dict):
+                begin = place.get("saved_offsets")
             fits = isinstance(begin, list) and len(begin) == len(entry.shape)
             if not fits or not all(type(n) is int and 0 <= n < _LARGEST for n in begin):
                 raise CheckpointError(f"its place is {shortened(place)}", file, key)

@@ -17,7 +17,7 @@ from modtree.numpy.tensor.devices import as_device, device_in_force
 from modtree.numpy.tensor.layouts import layout
 
 #: What most factories take.
-PLACE = ("dtype", "layout", "device", "requires_grad", "pin_memory")
+PLACE: tuple[str, ...] = ("dtype", "layout", "device", "requires_grad", "pin_memory")
 #: Keywords with something to be checked or done before a factory is called; it judges the others.
 _CHECKED = frozenset(("layout", "out", "pin_memory", "requires_grad"))
 

@@ -142,7 +142,7 @@ def _make_modules_without_tags(dynamo: ModuleType) -> None:
             install()
 
     for file in (guard, frame):
-        file.install_generation_tagging_init = install_generation_tagging_init
+        vars(file)["install_generation_tagging_init"] = install_generation_tagging_init
 
 
 def _leave_out_our_files(dynamo: ModuleType) -> None:
