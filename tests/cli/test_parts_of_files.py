@@ -78,7 +78,7 @@ def test_the_only_state_dict_is_the_model(kind, save, cli):
     assert answer["choices"] == expected and answer["entries"] == []
     for arguments in (["convert", path, "new.safetensors"], ["diff", path, path]):
         message = cli.trouble(*arguments)
-        assert f"several state dicts, {', '.join(expected)}: name one with at= or" in message
+        assert f"several state dicts, {', '.join(expected)}: name one with --at" in message
     with pytest.raises(mt.CheckpointError, match="several state dicts"):
         mt.load_file(path)
     for name in expected:

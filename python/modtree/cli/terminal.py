@@ -54,7 +54,7 @@ def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
         entries = noun(len(checkpoint.choices), "state dict")
     if shown is not None and shown != every:
         entries = f"{shown:,} of {entries}"
-    if checkpoint.left_out:
+    if checkpoint.left_out and not checkpoint.choices:
         entries += f" in {printable(checkpoint.found_under)}"
     entries_of = checkpoint.entries.values()
     files = len({entry.file for entry in entries_of}.union(*{entry.files for entry in entries_of}))
