@@ -137,7 +137,9 @@ def test_two_entries_of_one_key(source, tmp_path):
 
 @pytest.mark.parametrize("target", ["b", "b.onnx"])
 def test_targets_without_a_format(target, source, tmp_path):
-    with pytest.raises(ValueError, match="the format is to be 'safetensors' or 'torch'"):
+    with pytest.raises(
+        ValueError, match="does not say in which format to write: end it in .safetensors"
+    ):
         convert(source, tmp_path / target)
     with pytest.raises(ValueError, match="got 'onnx'"):
         convert(source, tmp_path / target, format="onnx")

@@ -21,9 +21,9 @@ CEILINGS = {
     "numpy nn optim autograd func utils distributions": 42_900,
     "jax jax_arrays": 6_350,
     "files": 15_500,
-    "inspection": 8_000,
+    "inspection": 8_050,
     "editing": 3_600,
-    "cli": 1_550,
+    "cli": 1_620,
 }
 WHOLE = {"python/modtree": 86_670, "csrc": 50_350, "bench": 3_500, "docs": 7_050, "tests": 131_200}
 #: Files and folders at the top of the package, without what a build writes.

@@ -12,6 +12,7 @@ import argparse
 import functools
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Container, Sequence
 from typing import Any
@@ -50,6 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["run"]:  # the words, the errors and the output are the program's own
         caller = sys._getframe(1) if arguments is None else None
         return _file_of("run").start(given[1:], parser.parse_args(given[:1]).parser, caller)
+    if given[:1] and given[0] not in COMMANDS and os.path.exists(given[0]):
+        parser.error(
+            f"{given[0]!r} is a file, and a command is expected before it: modtree inspect "
+            f"{shlex.quote(given[0])}"
+        )
     options, unknown = parser.parse_known_args(given)
     if options.command is None:
         parser.refuse(unknown) if unknown else parser.print_help()

@@ -19,6 +19,7 @@ from modtree.cli.options import (
     add_output,
     describe,
     join_rules,
+    near,
     pattern,
     rename_rule,
 )
@@ -165,7 +166,9 @@ def _rename(
         return key if function is None else function(key)
 
     if not any(map(matches, checkpoint.keys())):
-        raise Trouble(f"{checkpoint.path}: no key matches {_wanted(options)}")
+        wanted = [*(options.match or ()), *(options.only or ())]
+        like = near(wanted, checkpoint.keys())
+        raise Trouble(f"{checkpoint.path}: no key matches {_wanted(options)}{like}")
     return renamed
 
 

@@ -89,8 +89,12 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
                 at=_parts(options.at),
                 join=join_rules(options),
             )
-    except CheckpointError:
-        raise
+    except CheckpointError as error:
+        if options.at is None or len(options.at) > 1 or "no part" not in error.reason:
+            raise
+        part = shlex.quote(options.at[0])
+        both = f"--at {part} --at ''" if error.file == options.b else f"--at '' --at {part}"
+        raise Trouble(f"{error}; of A and of B: {both}, where '' is the model") from None
     except ValueError as error:  # of two keys that --rename makes one
         raise Trouble(str(error)) from None
     if options.json:

@@ -25,6 +25,7 @@ from modtree.cli.options import (
     count,
     describe,
     join_rules,
+    near,
     pattern,
 )
 from modtree.cli.terminal import Screen, headline
@@ -281,7 +282,10 @@ def _show(
         print(f"state dicts: {printable(', '.join(checkpoint.choices))}; --at shows one of them")
         return
     if not entries and not notes:
-        print("  no entry matches" if checkpoint.keys() else "  no entries")
+        dtypes = {entry.dtype for entry in checkpoint.entries.values()}
+        wanted = [*(options.match or ()), *(options.find or ())]
+        like = near(wanted, checkpoint.keys()) or near(_dtypes(options) or (), dtypes)
+        print(f"  no entry matches{like}" if checkpoint.keys() else "  no entries")
         return
     _print_rows(list(_rows(root, 0, options)), screen)
     if entries:

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import itertools
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from modtree._C import as_dtype
 from modtree.core.patterns import Machine
+from modtree.inspection.phrases import printable
 
 CHECKPOINT_HELP = (
     "a checkpoint: a file (safetensors, torch.save, GGUF, npz, HDF5), an index of shards, "
@@ -144,6 +148,21 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
     return int(text)
+
+
+_ALIKE = 0.75  # of the letters: float64 is not like float32
+_DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "half": "float16"}
+_DTYPES |= {"bf16": "bfloat16", "double": "float64", "float": "float32", "fp8": "float8_e4m3fn"}
+
+
+def near(wanted: Iterable[str], known: Iterable[str]) -> str:
+    """Names that are like those that matched nothing, for the end of a message."""
+    parts = {part for name in itertools.islice(known, 5000) for part in (name, *name.split("."))}
+    found: dict[str, None] = {}
+    for name in wanted:
+        last = _DTYPES.get(name, re.split(r"[.*?/\[\]{},]+", name.rstrip(".*"))[-1])
+        found |= dict.fromkeys(difflib.get_close_matches(last, parts, 3, _ALIKE))
+    return f"; there is {printable(', '.join(list(found)[:5]))}" if found else ""
 
 
 def pattern(text: str) -> str:

@@ -83,7 +83,10 @@ def _prints_natively(child: Any) -> bool:
 
 def _open(module: Any) -> tuple[list[str], Collection[tuple[str, Any]]]:
     extra = module.extra_repr()
-    table = module._modules
+    try:
+        table = module._modules
+    except AttributeError as error:
+        raise AttributeError(f"{error}; was super().__init__() called?") from None
     children = table.items()
     if type(table) is not dict and type(table) is not OrderedDict:
         children = list(children)  # what the loop gives, whatever the table says of its length

@@ -193,8 +193,10 @@ def _target(target: Any, format: str | None) -> tuple[str, str]:  # noqa: A002
         format = "safetensors" if os.path.isdir(path) else _ENDINGS.get(ending)  # noqa: A001
     if format not in _IN_FOLDERS:
         raise ValueError(
-            f"the format is to be 'safetensors' or 'torch', or the target to end in "
-            f".safetensors, .pt, .pth or .bin; got {format!r} and {path!r}"
+            f"the format is to be 'safetensors' or 'torch', got {format!r}"
+            if format
+            else f"{path!r} does not say in which format to write: end it in .safetensors, .pt, "
+            f".pth or .bin, or give the format, 'safetensors' or 'torch'"
         )
     return (os.path.join(path, _IN_FOLDERS[format]) if os.path.isdir(path) else path), format
 

@@ -27,6 +27,16 @@ _ADVICE = (
 )
 
 
+def _advice(key: str, value: Any) -> str:
+    """What to try about a value that JSON cannot say."""
+    if isinstance(value, Mapping) and any(hasattr(part, "shape") for part in value.values()):
+        return (
+            f"it is a state dict itself, so save that, save_file(state[{key!r}], path), and "
+            f"numbers with metadata="
+        )
+    return _ADVICE
+
+
 #: Of numbers that Python reads as text.
 _MOST_BITS = 14_000
 
@@ -58,7 +68,7 @@ class Record:
             if (wrong := not_json(value)) is not None:
                 raise CheckpointError(
                     f"the entry is no tensor, and safetensors files hold such as JSON, which has "
-                    f"no {wrong}: {_ADVICE if advice is None else advice}",
+                    f"no {wrong}: {advice or _advice(key, value)}",
                     path,
                     key,
                 )

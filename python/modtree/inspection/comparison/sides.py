@@ -147,7 +147,7 @@ def open_side(
         opened = open_checkpoint(value, at, join, large_header=large_header)
         return _FileSide(opened, owned=True)
     raise TypeError(
-        f"diff compares models, state dicts and paths of checkpoints; {which} is "
+        f"only models, state dicts and checkpoints, by their paths, are compared; {which} is "
         f"{type(value).__name__}"
     )
 

@@ -218,7 +218,10 @@ def _of_path(keys: ModelKeys, path: Any) -> str | None:
     if len(os.fspath(path)) > _LONGEST_SHOWN:
         return None
     if not os.path.exists(path):
-        return f"there is no file {os.fspath(path)!r}, and its state dict would be expected"
+        return (
+            f"this is a path, and a state dict is expected, as modtree.load_file(path) reads one; "
+            f"there is no file {os.fspath(path)!r}"
+        )
     library = library_of(next(iter(keys.tensors.values()), None))
     read = "modtree.load_file"
     if library == "torch":
