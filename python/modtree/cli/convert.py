@@ -23,7 +23,7 @@ from modtree.cli.options import (
     pattern,
     rename_rule,
 )
-from modtree.cli.terminal import headline
+from modtree.cli.terminal import Screen, headline
 from modtree.core.loading.rename import rename_function
 from modtree.core.patterns import matching_paths
 from modtree.files.checkpoint.base import Checkpoint, CheckpointError
@@ -199,8 +199,9 @@ def _say(options: argparse.Namespace, changes: Changes) -> None:
             print(f"{headline(written)}, {bytes_text(nbytes)}")
             if changes.part_of:
                 print(f"not the whole: {printable(options.source)} is {changes.part_of}")
+            screen = Screen()
             for reason, keys in changes.left_out.items():
-                print(f"left out, {reason}: {_listed(keys)}")
+                print(screen.bounded(f"left out, {reason}: {_listed(keys)}"))
             if changes.codes:
                 print(f"not converted, codes and what belongs to them: {_listed(changes.codes)}")
             for what, counts in (("infinite", changes.infinite), ("zero", changes.zero)):

@@ -116,7 +116,7 @@ def _parts(given: list[str] | None) -> tuple[str | None, str | None] | None:
 def _show(found: Diff, fold: bool) -> None:
     screen = Screen()
     for line in found.to_text(fold).splitlines():
-        line = line.partition(": rename={")[0]  # the words for it follow
+        line = screen.bounded(line.partition(": rename={")[0])  # the words for it follow
         print(line if line.startswith("  ") else screen.paint(line, "bold"))
     if found.likely_rename:
         rules = [shlex.quote(f"{old}={new}") for old, new in found.likely_rename.items()]

@@ -89,6 +89,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sort", choices=["size", "name"], help="sort rows by size or name")
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
     parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
+    parser.add_argument("--full", action="store_true", help="values and metadata whole, not cut")
     add_at(parser)
     add_join(parser)
     add_inside(parser)
@@ -183,7 +184,7 @@ def _notes(checkpoint: Checkpoint, options: argparse.Namespace) -> list[tuple[st
         if key in checkpoint.raw_values:
             if dtypes is None:
                 rows = _rows_of_value(key, checkpoint.raw_values[key])
-                notes += [(name, printable(_note(value))) for name, value in rows]
+                notes += [(k, printable(_note(value, options.full))) for k, value in rows]
         elif key not in checkpoint.entries:
             view = checkpoint.views.get(key)
             kept = checkpoint.ties[key] if view is None else view.of
@@ -204,8 +205,11 @@ def _rows_of_value(key: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield f"{key}.{number}.{name}", inner
 
 
-def _note(value: Any) -> str:
-    text = short_text(value)
+def _note(value: Any, is_full: bool = False) -> str:
+    return short_text(value, 1_000_000) if is_full else _cut(short_text(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_NOTE else f"{text[:_LONGEST_NOTE]}..."
 
 
@@ -269,17 +273,20 @@ def _show(
     print(screen.paint(headline(checkpoint, _count(checkpoint, entries, notes)), "bold"))
     if options.metadata:
         for key, text in checkpoint.metadata.items():
-            print(screen.shortened(f"  {printable(key)}: {printable(text)}"))
+            text = text if options.full else _cut(text)
+            line = f"  {printable(key)}: {printable(text)}"
+            print(line if options.full else screen.shortened(line))
     if checkpoint.passed_over:
         more = len(checkpoint.passed_over) - _MOST_NAMES
         names = ", ".join(map(printable, checkpoint.passed_over[:_MOST_NAMES]))
         is_inside = ":" in checkpoint.path and not os.path.exists(checkpoint.path)
         option = "--inside" if is_inside else "--at"
         rest = f" and {more} more" if more > 0 else ""
-        print(f"passed over: {names}{rest}; {option} shows one")
+        print(screen.bounded(f"passed over: {names}{rest}; {option} shows one"))
     _print_parts(checkpoint, screen)
     if checkpoint.choices:
-        print(f"state dicts: {printable(', '.join(checkpoint.choices))}; --at shows one of them")
+        names = printable(", ".join(checkpoint.choices))
+        print(screen.bounded(f"state dicts: {names}; --at shows one of them"))
         return
     if not entries and not notes:
         dtypes = {entry.dtype for entry in checkpoint.entries.values()}
@@ -287,9 +294,15 @@ def _show(
         like = near(wanted, checkpoint.keys()) or near(_dtypes(options) or (), dtypes)
         print(f"  no entry matches{like}" if checkpoint.keys() else "  no entries")
         return
-    _print_rows(list(_rows(root, 0, options)), screen)
+    _print_rows(list(_rows(root, 0, options)), screen, options)
     if entries:
         _print_totals(entries, screen)
+    stored, used = checkpoint.storage_sizes()
+    if stored > 2 * used:
+        print(
+            f"the file has {bytes_text(stored)} of storage, of which tensors use "
+            f"{bytes_text(used)}: they are views of larger ones, and clones would not be"
+        )
 
 
 def _count(checkpoint: Checkpoint, entries: list[Entry], notes: list[tuple[str, str]]) -> int:
@@ -367,7 +380,7 @@ def _below(
         yield from _rows(branch, level + 1, options)
 
 
-def _print_rows(rows: list[_Row], screen: Screen) -> None:
+def _print_rows(rows: list[_Row], screen: Screen, options: argparse.Namespace) -> None:
     # What is longer takes its line for itself: it does not move the columns of the others.
     facts = [row for row in rows if (row.dtype or row.size) and len(row.shape) <= _WIDEST]
     shape_width = max((len(row.shape) for row in facts), default=0)
@@ -383,6 +396,7 @@ def _print_rows(rows: list[_Row], screen: Screen) -> None:
         padding = " " * (name_width - len(name))
         line = (screen.paint(name, "bold") if row.is_branch else name) + padding
         most = None if screen.width is None or row.size else screen.width - len(name + padding) - 2
+        most = None if options.full else most
         line += "  " + screen.shortened(row.shape, most).ljust(shape_width)
         line += "  " + screen.paint(row.dtype, "cyan") + " " * (dtype_width - len(row.dtype))
         line += "  " + row.size.rjust(size_width) + (f"  {row.where}" if row.where else "")

@@ -40,6 +40,10 @@ class Screen:
         front = (most - 3) // 2
         return f"{text[:front]}...{text[len(text) - (most - 3 - front) :]}"
 
+    def bounded(self, text: str) -> str:
+        """The text, no longer than three lines of the terminal."""
+        return text if self.width is None else self.shortened(text, 3 * self.width)
+
 
 def headline(checkpoint: Checkpoint, shown: int | None = None) -> str:
     """``last.ckpt: torch, 2 files, 8 of 24 entries in model``.

@@ -88,11 +88,12 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
 def _show(file: str, problems: Problems, fold: bool) -> None:
     screen = Screen()
     for kind, text in _lines(problems, fold):
-        print(f"{screen.paint(kind, 'red')}: {printable(in_command_words(text))}")
+        print(f"{screen.paint(kind, 'red')}: {screen.bounded(printable(in_command_words(text)))}")
     heads = ("likely cause", "not clear", "note")
     for head, texts in zip(heads, (problems.causes, problems.doubts, problems.notes), strict=True):
         for text in texts:
-            print(f"{screen.paint(head, 'bold')}: {printable(_as_command(text, file))}")
+            shown = screen.bounded(printable(_as_command(text, file)))
+            print(f"{screen.paint(head, 'bold')}: {shown}")
     found = noun(len(problems), "problem") if problems else screen.paint("no problem", "green")
     print(f"{printable(file)}: {found}")
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import Entry, natural
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+#: A number that is a part of a name, whatever separates the parts.
+_NUMBER = re.compile(r"(?<![^\W_])(0|[1-9][0-9]{0,17})(?![^\W_])")
 _MOST_RANGES = 6
 
 
@@ -38,15 +39,18 @@ def folded(keys: Iterable[str], fold: bool = True) -> list[tuple[str, list[str]]
         return [(key, [key]) for key in keys]
     groups: dict[tuple[str | None, ...], list[str]] = {}
     for key in keys:
-        shape = tuple(None if _NUMBER.fullmatch(part) else part for part in key.split("."))
-        groups.setdefault(shape, []).append(key)
+        groups.setdefault(_without_numbers(key), []).append(key)
     return [(_text(group), group) for group in groups.values()]
+
+
+def _without_numbers(name: str) -> tuple[str, ...]:
+    return tuple(_NUMBER.split(name)[::2])
 
 
 def _text(keys: list[str]) -> str:
     if len(keys) == 1:
         return keys[0]
-    columns = [set(parts) for parts in zip(*(key.split(".") for key in keys), strict=True)]
+    columns = [set(parts) for parts in zip(*map(_NUMBER.split, keys), strict=True)]
     varying = [column for column in columns if len(column) > 1]
     # Only where every combination is there do the ranges of the columns say which keys these are.
     exact = math.prod(len(column) for column in varying) == len(keys)
@@ -56,7 +60,7 @@ def _text(keys: list[str]) -> str:
             parts += column
         else:
             parts.append(ranges(map(int, column)) if exact else "*")
-    return ".".join(parts)
+    return "".join(parts)
 
 
 _DEEPEST = 100  # dots of a key at which it is cut
@@ -170,7 +174,7 @@ class Branch:
         return own, self.note, tuple(self.keys), tuple(map(_KIND, self.leaves))
 
     def groups(self, fold: bool, sort: str | None) -> list[Group]:
-        """The children, those with numbers as names that are equal as one.
+        """The children, those that are equal and differ in the numbers of their names as one.
 
         Args:
             fold: whether equal ones become one.
@@ -179,9 +183,9 @@ class Branch:
         found: dict[Any, list[Branch]] = {}
         for child in self.split():
             name = child.name
-            # The last letter says of most names that they are not numbers.
-            alike = fold and name[-1:].isdecimal() and _NUMBER.fullmatch(name)
-            found.setdefault(child.signature() if alike else name, []).append(child)
+            alike = fold and _NUMBER.search(name)
+            kind = (_without_numbers(name), child.signature()) if alike else name
+            found.setdefault(kind, []).append(child)
         groups = [Group(branches) for branches in found.values()]
         if sort == "size":
             groups.sort(key=lambda group: -group.count * group.first.nbytes)
@@ -198,9 +202,7 @@ class Group:
     def __init__(self, branches: list[Branch]) -> None:
         self.first = branches[0]
         self.count = len(branches)
-        self.label = self.first.name
-        if self.count > 1:
-            self.label = ranges(int(branch.name) for branch in branches)
+        self.label = _text([branch.name for branch in branches])
 
 
 def entry_tree(entries: Iterable[Entry], notes: Iterable[tuple[str, str]] = ()) -> Branch:

@@ -203,6 +203,12 @@ class Checkpoint(abc.ABC):
         """
         return ()
 
+    def storage_sizes(self) -> tuple[int, int]:
+        """The bytes of storage that the file has, and those that tensors use, where a tensor may be
+        a view of a larger one.
+        """
+        return 0, 0
+
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of all entries."""
         return {key: entry.shape for key, entry in self.entries.items()}

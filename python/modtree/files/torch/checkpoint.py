@@ -12,6 +12,7 @@ import importlib
 import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.pickled.unpickle import UnpicklingError
 from modtree.files.sources.source import Source as FileSource
-from modtree.files.torch.contents import Holders, flat_state, shared_entries
+from modtree.files.torch.contents import Holders, flat_state, shared_entries, tensors_in
 from modtree.files.torch.load import read_contents
 from modtree.files.torch.parts import (
     Found,
@@ -134,6 +135,16 @@ class ObjectCheckpoint(Checkpoint):
         """What the file holds: the model, an optimizer, numbers, and so on."""
         self._check_open()
         return parts_of(self._object, self._one_value)
+
+    def storage_sizes(self) -> tuple[int, int]:
+        stored: dict[str, int] = {}
+        used: Counter[str] = Counter()
+        for record in tensors_in(self._object):
+            if record.storage is not None:
+                key = record.storage.key
+                stored[key] = record.storage.length * record.storage.kind.stored.itemsize
+                used[key] += record.reach * record.dtype.itemsize
+        return sum(stored.values()), sum(min(size, used[key]) for key, size in stored.items())
 
     def _one_value(self, record: TensorRecord) -> Any:
         try:
