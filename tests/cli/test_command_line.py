@@ -20,7 +20,7 @@ from modtree.cli.words import in_command_words
 from modtree.files.checkpoint import progress
 
 HELP_OF_RUN = """\
-usage: modtree run [--off | --report | --compare] (script | -m module | -c code) ...
+usage: modtree run [--off | --report | --compare [--rounds N]] (script | -m module | -c code) ...
 
 Runs a torch program on modtree's native Module, otherwise as python runs it:
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import argparse
 import atexit
 import builtins
+import importlib
 import importlib.util
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from importlib.machinery import BuiltinImporter
 from types import FrameType, ModuleType
@@ -44,7 +43,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
     """Gives the parser of this command its help. launch.py reads the words, which are python's."""
     parser.epilog = _EPILOG
     parser.description = _DESCRIPTION
-    parser.usage = "modtree run [--off | --report | --compare] (script | -m module | -c code) ..."
+    parser.usage = (
+        "modtree run [--off | --report | --compare [--rounds N]] (script | -m module | -c code) ..."
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--off", action="store_true", help="run it on torch's own Module")
@@ -54,7 +55,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--compare",
         action="store_true",
-        help="run it on both, and print wall time and peak memory side by side",
+        help="run it several times on both in turn, print CPU time, wall time and peak memory side "
+        "by side, and say if the output is the same (exit status 1 if not)",
+    )
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, default=3, help="with --compare: runs of each (3)"
     )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     parser.add_argument("-c", dest="code", action="store_true", help="the program is code")
@@ -82,7 +87,8 @@ def start(given: Sequence[str], parser: argparse.ArgumentParser, caller: FrameTy
         print(f"modtree run: there is no script {words.program!r}", file=sys.stderr)
         return 2
     if "--compare" in words.switches:
-        return _compare(words)
+        comparing = importlib.import_module("modtree.cli.comparing")
+        return int(comparing.compare(words, words.rounds or 3))
     if caller is not None and _launch.is_own_process(caller):
         _launch.become(words)
     if words.options or not words.kind:
@@ -139,42 +145,3 @@ def _take_torch() -> None:
         import modtree.dropin  # noqa: F401
     except ImportError as error:
         sys.exit(f"modtree run: {error}")
-
-
-def _compare(words: Words) -> int:
-    """Runs the program on torch's Module and on the native one, each in a process of its own."""
-    runs = []
-    for name, switches in (("torch", ["--off"]), ("modtree", [])):
-        words.switches = switches
-        runs.append((name, *_measured(words)))
-        if runs[-1][1] != 0:
-            print(
-                f"modtree run: on {name} the program ended with status {runs[-1][1]}",
-                file=sys.stderr,
-            )
-            return runs[-1][1]
-    print(f"\n{'':10}{'wall time':>12}{'peak memory':>14}", file=sys.stderr)
-    for name, _, seconds, peak in runs:
-        memory = "unknown" if peak is None else f"{peak / 2**20:,.0f} MiB"
-        print(f"{name:10}{seconds:>10.2f} s{memory:>14}", file=sys.stderr)
-    (_, _, plain_seconds, plain_peak), (_, _, seconds, peak) = runs
-    memory_ratio = f"{peak / plain_peak:.2f}" if peak and plain_peak else ""
-    print(f"{'ratio':10}{seconds / plain_seconds:>12.2f}{memory_ratio:>14}", file=sys.stderr)
-    return 0
-
-
-def _measured(words: Words) -> tuple[int, float, int | None]:
-    """Exit status, wall time in seconds, and peak memory in bytes where the system tells it."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        _launch.command_line(words),
-        executable=sys.executable,
-        env=_launch.environment(words),
-    )
-    if not hasattr(os, "wait4"):
-        return process.wait(), time.perf_counter() - start, None
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    # Kilobytes everywhere but on macOS.
-    return process.returncode, seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

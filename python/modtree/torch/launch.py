@@ -49,6 +49,7 @@ class Words:
         program: The module, the code or the path.
         arguments: Those of the program.
         as_given: All words but the switches.
+        rounds: How often ``--compare`` runs the program on each side; 0 without ``--rounds``.
         wants_help: Whether they ask for help.
         needs_program: Whether python has something to do without one.
     """
@@ -60,6 +61,7 @@ class Words:
         self.kind = self.program = ""
         self.arguments: list[str] = []
         self.as_given: list[str] = []
+        self.rounds = 0
         self.wants_help = False
         self.needs_program = True
 
@@ -76,6 +78,10 @@ def read(given: Sequence[str]) -> Words:
         if word in _SWITCHES:
             words.switches.append(word)
             continue
+        option, equals, value = word.partition("=")
+        if option == "--rounds":
+            words.rounds = _read_rounds(value if equals else rest.pop(0) if rest else "")
+            continue
         words.as_given.append(word)
         if word == "--" and rest:
             word = rest.pop(0)
@@ -88,6 +94,12 @@ def read(given: Sequence[str]) -> Words:
         else:
             _read_letters(words, word, rest)
     return words
+
+
+def _read_rounds(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise UsageError(f"--rounds expects a number of runs, such as 3, and got {value!r}")
+    return int(value)
 
 
 def _take_program(words: Words, kind: str, program: str, arguments: list[str]) -> None:
@@ -141,6 +153,8 @@ def check(words: Words) -> None:
     switches = sorted(set(words.switches))
     if len(switches) > 1:
         raise UsageError(f"{' and '.join(switches)} exclude each other: give one of them")
+    if words.rounds and "--compare" not in switches:
+        raise UsageError("--rounds goes with --compare")
     if not words.kind and words.needs_program:
         raise UsageError("which program? give a script, -m module, -c code, or - for its input")
     if (words.kind, words.program) in (("-m", "-c"), ("-c", "-m")):
