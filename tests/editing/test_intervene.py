@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 from helpers.edited_models import inputs, stacked
@@ -133,3 +134,13 @@ def test_a_capture_inside_sees_the_changed_output(impl):
         with mt.capture(model, "head") as acts:
             model(x)
     assert not array(acts["head"]).any()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_error_in_a_block_says_which_outputs_were_given(impl):
+    model, x = stacked(impl, 2), inputs(impl)
+    given = "modtree.intervene gives values in place of the outputs of layers.0"
+    for change, noted in ((impl.lib.zeros((7, 7)), True), (lambda m, a, k, out: 1 / 0, False)):
+        with pytest.raises(Exception) as caught, mt.intervene(model, {"layers.0": change}):
+            model(x)
+        assert (given in getattr(caught.value, "__notes__", ())) is noted

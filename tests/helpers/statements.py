@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from helpers.implementations import implementation
+from helpers.support import as_named_here
 
 
 class Statements:
@@ -72,7 +73,7 @@ def said(call: Callable[[], Any], *phrases: str) -> Any:
         call()
     except BaseException as error:  # noqa: BLE001
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        return type(error).__name__, [phrase in text for phrase in phrases]
+        return type(error).__name__, [as_named_here(phrase) in text for phrase in phrases]
     return "returned"
 
 

@@ -609,3 +609,12 @@ def test_replica(impl):
     handle.remove()
     assert isinstance(replica._forward_hooks, collections.OrderedDict)
     assert len(replica._forward_hooks) == 0
+
+
+@pytest.mark.parametrize(("name", "near"), [("flaot16", "float16"), ("float16", "float16")])
+def test_name_of_a_dtype_is_no_device(ours, name, near):
+    message = f"to() expected a device or a dtype, got '{name}': did you mean the dtype {near}?"
+    with raises(RuntimeError, message):
+        ours.nn.Identity().to(name)
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        ours.nn.Identity().to("nowhere")

@@ -5,8 +5,13 @@ accept, and the order of checks.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from helpers.implementations import HAS_TORCH
+from helpers.limits import HANGS_AFTER
 from helpers.support import raises
 from helpers.util import buffer, names, param, tensor
 
@@ -410,3 +415,43 @@ def test_error_of_the_class_getattr_refuses_a_registered_name(impl):
     with pytest.raises(LookupError):
         m.register_buffer("b", impl.lib.tensor([1.0]))
     assert m._buffers["b"] is None
+
+
+def test_messages_name_what_is_there():
+    """In a program without torch they name modtree's classes."""
+    code = """if True:
+        import sys
+        from modtree import nn
+        if "torch" in sys.argv:
+            import torch
+        m = nn.Linear(2, 2)
+        m.register_buffer("b", None)
+        for change in (
+            lambda: setattr(m, "weight", 1),
+            lambda: m.register_parameter("x", 1),
+            lambda: m.register_buffer("x", 1),
+            lambda: setattr(m, "b", 1),
+        ):
+            try:
+                change()
+            except TypeError as error:
+                print(str(error).partition("(")[2])
+    """
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER)
+    assert said.stdout.splitlines() == [
+        "modtree.nn.Parameter or None expected)",
+        "modtree.nn.Parameter or None required)",
+        "modtree Tensor or None required)",
+        "modtree.nn.Buffer, modtree.Tensor or None expected)",
+    ], said.stderr
+    if HAS_TORCH:
+        said = subprocess.run([*command, "torch"], capture_output=True, text=True)
+        assert said.stdout.startswith("torch.nn.Parameter or None expected)\n"), said.stderr
+
+
+def test_class_in_place_of_a_module(ours):
+    with raises(TypeError, "is not a Module subclass: it is a class; call it, as in nn.ReLU()"):
+        ours.nn.Sequential(ours.nn.Identity)
+    with raises(TypeError, "int is not a Module subclass"):
+        ours.nn.Sequential(3)

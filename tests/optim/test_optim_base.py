@@ -540,3 +540,11 @@ def test_options_are_those_of_torch_in_the_same_order(name):
         for lib in (mt, torch)
     )
     assert len(set(map(str, signatures))) == 1
+
+
+def test_a_model_has_parameters_to_give():
+    with pytest.raises(TypeError, match=r"but got modtree\.\S+Linear; give its parameters\(\)$"):
+        mt.optim.Adam(mt.nn.Linear(2, 2))
+    with pytest.raises(TypeError, match=r"is modtree\.\S+Linear; give its parameters\(\)$"):
+        mt.optim.Adam(mt.nn.Sequential(mt.nn.Linear(2, 2)))
+    assert mt.optim.Adam(mt.nn.ParameterList([mt.nn.Parameter(mt.ones(2))])).param_groups

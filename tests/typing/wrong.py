@@ -27,6 +27,10 @@ mt.zeros(2, 3, dtypes=mt.float32)  # error: call-arg
 mt.zeros("2")  # error: arg-type
 mt.cat(x)  # error: arg-type
 mt.compare({}, 3)  # error: arg-type
+mt.compare({}, {}).no_such_list()  # error: attr-defined
+mt.summary(nn.ReLU()).no_such_rows()  # error: attr-defined
+mt.check(nn.ReLU()).no_such_findings()  # error: attr-defined
+mt.load_file("a.safetensors").no_such_method()  # error: attr-defined
 mt.matmul(x)  # error: call-arg
 x.matmul(2)  # error: arg-type
 x.add_(x, beta=2)  # error: call-arg

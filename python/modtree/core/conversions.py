@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import itertools
 import re
 import sys
@@ -58,6 +59,20 @@ def _check_device(device: Any) -> None:
         return
     if isinstance(device, bool) or not isinstance(device, (str, int)):
         raise TypeError(f"to() expected a device, a dtype or a tensor, got {device!r:.80}")
+    try:
+        _check_device_name(device)
+    except RuntimeError:
+        difflib = importlib.import_module("difflib")  # slow to import
+        near = difflib.get_close_matches(str(device), _DTYPES, 1)
+        if not near:
+            raise
+        raise RuntimeError(
+            f"to() expected a device or a dtype, got {device!r:.80}: did you mean the dtype "
+            f"{near[0]}? Give the dtype itself, not its name"
+        ) from None
+
+
+def _check_device_name(device: str | int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:  # it knows of accelerators, and of backends that were given a name
         torch.device(device)
@@ -74,6 +89,10 @@ def _check_device(device: Any) -> None:
             )
 
 
+_DTYPES = (
+    "bfloat16 bool complex64 complex128 double float float16 float32 float64 half int int8 int16 "
+    "int32 int64 long uint8"
+).split()
 _DEVICE = re.compile(r"([^:]+)(?::(?:0|[1-9][0-9]*))?", re.ASCII)
 _FORMS = {
     "tensor": ("tensor", "non_blocking"),

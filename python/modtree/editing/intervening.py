@@ -48,6 +48,12 @@ class Intervention:
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         self._is_open = False
         self._hooks.close()
+        given = [
+            path for path, _, change in self._members if change is not None and not callable(change)
+        ]
+        if given and isinstance(value, Exception) and hasattr(value, "add_note"):
+            shown = ", ".join(given[:6])
+            value.add_note(f"modtree.intervene gives values in place of the outputs of {shown}")
 
     def __repr__(self) -> str:
         state = "open" if self._is_open else "closed"
@@ -78,7 +84,8 @@ def intervene(model: Any, changes: Mapping[Any, Any]) -> Intervention:
         changes: For each key, which is what :func:`find` takes or a selection, one of: a function
             of module, args, kwargs and output that returns the new output, or None to leave it;
             None to skip the module, whose first argument is then its output; or a value, which is
-            the output instead of that of ``forward``, such as one from another run.
+            the output instead of that of ``forward``, such as one from another run. Its shape is
+            not checked, as the module does not run.
 
     Raises:
         LookupError: Nothing matches a key.

@@ -83,7 +83,7 @@ def load_file(
     progress: bool | None = None,
     large_header: bool = False,
     inside: str | None = None,
-) -> Any:
+) -> dict[str, Any]:
     """Reads a checkpoint as a state dict: a safetensors file, the index of a sharded one, a folder
     with one of them, or a file of ``torch.save``: of a whole module the parameters and buffers, of
     a training checkpoint the model. Folders of ``torch.distributed.checkpoint``, of DeepSpeed and

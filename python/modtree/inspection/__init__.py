@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for checkers to which an import elsewhere does not say that these are here
+    from modtree.inspection import check, comparison, drawing, summary  # noqa: F401
 
 #: Imported when they are first named: by ``functions`` and by the evaluation of its annotations.
 _LATER = {"check", "comparison", "drawing", "summary"}

@@ -142,7 +142,7 @@ def compare(
     at: str | tuple[str | None, str | None] | None = None,
     join: Any = None,
     large_header: bool = False,
-) -> inspection.comparison.result.Diff:
+) -> inspection.comparison.Diff:
     """Compares two models, state dicts or checkpoints: keys, shapes, dtypes and values.
 
     Models, state dicts and paths go together in any combination. Files are read tensor by tensor.

@@ -16,6 +16,7 @@ import numpy as np
 from modtree import _C
 from modtree.core.families import family_of
 from modtree.core.hooks import RemovableHandle
+from modtree.core.module import Module
 from modtree.numpy.tensor.grad_mode import enable_grad
 from modtree.numpy.tensor.tensor import Tensor
 
@@ -124,6 +125,11 @@ class Optimizer:
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {_type_name(params)}; put it into a list"
+            )
+        if isinstance(params, Module) and not isinstance(params, Iterable):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {_type_name(params)}; give its parameters()"
             )
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -395,6 +401,8 @@ def _check_param(p: Any, defaults: Mapping[str, Any]) -> None:
         name = _type_name(p)
         family = family_of(p)
         hint = _INSTEAD.get(family.name, "") if family is not None else ""
+        if isinstance(p, Module):
+            hint = "; give its parameters()"
         raise TypeError(
             f"optimizer can only optimize Tensors, but one of the params is {name}{hint}"
         )

@@ -146,3 +146,12 @@ def test_ctc_loss_of_labels_that_do_not_fit_is_infinite():
     assert loss.shape == () and np.isinf(loss)
     with pytest.raises(RuntimeError, match="value at most 2"):
         F.ctc_loss(logs, jax.numpy.array([1, 1]), [3], [2])
+
+
+@pytest.mark.parametrize("mean", [0, 100, 1000])
+def test_norms_are_exact_where_the_mean_is_large(mean):
+    """One pass over the values would have an error of 0.5 at a mean of 1000."""
+    x = np.random.default_rng(0).normal(mean, 1, (16, 256)).astype(np.float32)
+    exact = torch.nn.functional.layer_norm(torch.tensor(x, dtype=torch.float64), (256,)).numpy()
+    found = np.asarray(jax.jit(lambda x: F.layer_norm(x, (256,)))(jax.numpy.asarray(x)))
+    assert np.abs(found - exact).max() < 2e-6 * max(mean, 1)

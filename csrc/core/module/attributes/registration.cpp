@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "module/attributes/registration.h"
 
+#include <string>
 #include <utility>
 
 #include "family/family.h"
+#include "module/adoption.h"
 #include "module/attributes/reading.h"
 #include "module/attributes/registry_edit.h"
 #include "module/globals.h"
@@ -127,7 +129,14 @@ int check_own_name(PyObject *name, const char *kind) {
 
 int raise_wrong_value(const char *format, PyObject *value, PyObject *name) {
   return slot_guard(-1, [&] {
-    PyErr_Format(PyExc_TypeError, format, type_name(value).ptr(), name);
+    std::string text = format;
+    // In a program without torch the classes that messages name are modtree's.
+    if (PyMapping_HasKeyString(PyImport_GetModuleDict(), "torch") == 0) {
+      for (std::size_t at; (at = text.find("torch")) != std::string::npos;) {
+        text.replace(at, 5, "modtree");
+      }
+    }
+    PyErr_Format(PyExc_TypeError, text.c_str(), type_name(value).ptr(), name);
     return -1;
   });
 }
@@ -253,7 +262,11 @@ int add_module(ModuleObject *module, PyObject *name, PyObject *child) {
   }
   if (!is_child) {
     return slot_guard(-1, [&] {
-      PyErr_Format(PyExc_TypeError, "%U is not a Module subclass", type_name(child).ptr());
+      const bool is_class =
+          PyType_Check(child) && !face_count &&
+          PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(child), module_base_type);
+      PyErr_Format(PyExc_TypeError, "%U is not a Module subclass%s", type_name(child).ptr(),
+                   is_class ? ": it is a class; call it, as in nn.ReLU()" : "");
       return -1;
     });
   }

@@ -23,6 +23,9 @@ def _affine(y: Array, weight: Array | None, bias: Array | None) -> Array:
 
 
 def _normalized(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    # In two passes. The mean of the squares less the square of the mean is wrong by 0.4 % in
+    # float32 where the mean is 100 standard deviations, and useless at 1000. On the CPU, gradients
+    # of 24 layers that use it also compile in twice the time of these.
     mean = x.mean(axes, keepdims=True)
     centred = x - mean
     variance = (centred * centred).mean(axes, keepdims=True)
