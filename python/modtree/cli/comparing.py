@@ -5,6 +5,7 @@ turn.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -204,16 +205,14 @@ def _difference(plain: list[bytes], native: list[bytes]) -> list[str]:
 def _first_difference(one: bytes, other: bytes) -> tuple[int, str, str] | None:
     """The number of the first line that differs, and both lines."""
     lines = one.split(b"\n"), other.split(b"\n")
-    for number, pair in enumerate(zip(*lines, strict=False), 1):
-        if pair[0] != pair[1]:
-            return number, *(_line_text(line) for line in pair)
-    if one == other:
-        return None
-    number = min(map(len, lines)) + 1
-    ends = (_line_text(side[number - 1]) if len(side) >= number else "(no line)" for side in lines)
-    return number, *ends
+    for number, (left, right) in enumerate(itertools.zip_longest(*lines), 1):
+        if left != right:
+            return number, _line_text(left), _line_text(right)
+    return None
 
 
-def _line_text(line: bytes) -> str:
+def _line_text(line: bytes | None) -> str:
+    if line is None:
+        return "(no line)"
     text = line.decode(errors="backslashreplace")
     return repr(text if len(text) <= 200 else text[:200] + "...")
