@@ -157,7 +157,7 @@ def test_model_parallel_ranks_are_put_together_as_their_files_say(stage, tmp_pat
     assert np.array_equal(mt.load_file(tmp_path / "out.safetensors")["1.query.bias"].numpy(),
                           WHOLE["1.query.bias"])  # fmt: skip
     lines = CommandLine(capsys)("inspect", folder).lines
-    assert lines[0].endswith("deepspeed, 4 files, 6 entries")
+    assert lines[0].endswith("deepspeed, 4 files, 6 entries in model")
     assert mt.load_file(folder, at="optimizer.mp_rank_01.rank_0")
     if stage < 3:
         assert mt.load_file(folder, at="module")["1.down.weight"].shape == (2, 6)

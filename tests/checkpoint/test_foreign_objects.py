@@ -437,7 +437,7 @@ def test_groups_of_an_optimizer_have_rows(run, tmp_path, capsys):
     path, _ = run
     lines = output(capsys, "inspect", path, "--at", "optimizer")[1].splitlines()
     rows = [re.sub("  +", "  ", line).strip() for line in lines]
-    assert rows[0].endswith("torch, 13 entries")
+    assert rows[0].endswith("torch, 13 entries in optimizer")
     assert rows[rows.index("param_groups  -") + 1 :][:2] == ["0  -", "lr  0.001"]
     assert main(["convert", path, str(tmp_path / "o.safetensors"), "--at", "optimizer"]) == 2
     assert "has no tuple: a target that ends in .pt holds it" in capsys.readouterr().err

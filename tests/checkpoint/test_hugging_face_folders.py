@@ -57,7 +57,7 @@ def test_every_part_of_a_trainers_folder_is_shown(model, tmp_path, capsys):
         "  trainer_state  at step 500, epoch 2.5",
         "  config         Net, type net",
     ]
-    assert done.lines[0].endswith("checkpoint-500: trainer, 4 entries")
+    assert done.lines[0].endswith("checkpoint-500: trainer, 4 entries in model")
 
 
 @pytest.mark.parametrize("shards", [None, 40])

@@ -388,7 +388,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
 def test_wrong_arguments(make):
     model = make()
     for wrong in (3, None, mt.ones(2)):
-        with pytest.raises(TypeError, match="compares models, state dicts and paths"):
+        with pytest.raises(TypeError, match="only models, state dicts and checkpoints"):
             mt.compare(model, wrong)
     for name in ("rtol", "atol"):
         with pytest.raises(ValueError, match=f"{name} is a tolerance of 0 or more, got"):
