@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The site: ``python -m sphinx -W docs build/site``. Pages are Markdown (MyST); the reference is
 written from the docstrings of the public names when a build starts, and so are the pages that are
-lists: of the names of torch that are absent, and of the functions by library.
+lists: of the names of torch that are absent, and of the functions by library; and the picture on
+the first page.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ author = "modtree contributors"
 copyright = author
 version = release = modtree.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+language = "en"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["api/README.md"]
-myst_enable_extensions = ["deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The pages link to sources as the repository has them; there the links work.
 # ref.python: an error named in Raises may have a namesake, as checkpoints of files and of
@@ -34,6 +36,15 @@ suppress_warnings = ["myst.xref_missing", "ref.python"]
 
 html_theme = "furo"
 html_title = f"modtree {version}"
+html_favicon = "_static/favicon.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+html_theme_options = {
+    "source_repository": "https://github.com/modtree/modtree",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
 html_copy_source = False
 
 autodoc_typehints = "none"  # the Args sections say what a function takes
@@ -50,7 +61,13 @@ MARKUP = re.compile(r"(``.+?``|:\w+:`[^`]+`)|([*|]|(?<=\w)_(?!\w))", re.DOTALL)
 
 
 def escape(app, what, name, obj, options, lines):
-    """Docstrings use no emphasis, no substitutions and no link targets."""
+    """Docstrings use no emphasis, no substitutions and no link targets. An empty line in front of
+    those of attributes keeps napoleon from taking the words before a colon for a type.
+    """
+    if lines[:1] == ["dict() -> new empty dictionary"]:
+        lines.clear()
+    if what in ("attribute", "property", "data"):
+        lines.insert(0, "")
     code = None  # the indentation in front of a block of code
     prose = []
     for i, line in enumerate(lines):
@@ -72,9 +89,13 @@ def escape(app, what, name, obj, options, lines):
 def write_lists(app):
     """In a process each: what torch's names are is looked up before anything else imports them."""
     tools = Path(__file__).parents[1] / "tools"
-    for page in ("missing", "family_functions"):
-        command = [sys.executable, tools / f"list_{page}", Path(app.srcdir) / f"{page}.md"]
-        subprocess.run(command, check=True)
+    made = {
+        "list_missing": "missing.md",
+        "list_family_functions": "family_functions.md",
+        "draw_growth": "growth.svg",
+    }
+    for tool, page in made.items():
+        subprocess.run([sys.executable, tools / tool, Path(app.srcdir) / page], check=True)
 
 
 def setup(app):
