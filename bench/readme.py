@@ -74,15 +74,15 @@ def front_text_of(tree: dict[str, Any], dropin: dict[str, Any]) -> str:
     machine, other = tree["machine"], dropin["machine"]
     text = (
         f"CPU time on one thread of {machine['cpu']} ({machine['python']}, torch "
-        f"{machine['torch']}). The first four rows are measured on modules with torch leaves, walk "
-        "and load on a tree of 15,862 modules and 47,092 tiny parameters "
-        f"(`{machine['command']}`, commit {machine['commit']}); the last two are programs under "
+        f"{machine['torch']}). The first four rows use modules that hold torch tensors; walk and "
+        "load use a tree of 15,862 modules and 47,092 tiny parameters "
+        f"(`{machine['command']}`, commit {machine['commit']}). The last two are programs under "
         f"`modtree run` (`{other['command']}`, commit {other['commit']})."
     )
     lines = [
         textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False),
         "",
-        "| what | per | torch | modtree | times as fast |",
+        "| what | per | torch | modtree | speedup |",
         "|---|---|---:|---:|---:|",
     ]
     rows = {(_TREE_FILE, row["key"]): row for row in tree["rows"]}

@@ -32,7 +32,7 @@ __all__ = [
 
 #: Where the pages of docs/ can be read; an installed package has none of them.
 PAGES = "https://modtree.readthedocs.io/en/latest/"
-LISTED = f"what torch has and modtree has not is listed at {PAGES}missing.html"
+LISTED = f"names of torch that modtree lacks are listed at {PAGES}missing.html"
 
 #: Whether all of the NumPy side has been imported.
 is_complete = False

@@ -85,7 +85,7 @@ FILES = {
     "zeros": (lambda: bytes(4096), "it begins with zeros"),
     "encrypted": (lambda: b"Salted__" + bytes(range(64)), "encrypted by openssl"),
     "pgp": (lambda: b"-----BEGIN PGP MESSAGE-----\n\nhQEM", "encrypted by PGP"),
-    "words": (lambda: b"Entry not found\n", "not a checkpoint that is known: it is text, 'Entry"),
+    "words": (lambda: b"Entry not found\n", "not a known checkpoint format: it is text, 'Entry"),
     "as text": (lambda: b"\x80\x02\x8a\r\nl\xfc\x9cF\xf9 j\xa8P\x19.", "line endings were changed"),
 }
 
@@ -139,7 +139,7 @@ def test_a_safetensors_file_whose_line_endings_were_changed(tmp_path):
 @pytest.mark.parametrize("content", [b"PAR1" + bytes(40), b"\x82\xc0\x01", b"hello"])
 def test_what_does_not_begin_as_a_pickle_is_not_damaged(content):
     """Nor is it advised to trust it, as of a pickle with other objects."""
-    with pytest.raises(pickle.UnpicklingError, match="^not a checkpoint that is known: it"):
+    with pytest.raises(pickle.UnpicklingError, match="^not a known checkpoint format: it"):
         mt.load(content)
     assert mt.load(pickle.dumps("hello", protocol=0)) == "hello"
 

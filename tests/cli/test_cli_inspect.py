@@ -214,7 +214,7 @@ def test_what_cannot_be_read(cli, model, tmp_path):
     assert "nowhere: No such file or directory" in cli.trouble("inspect", "nowhere")
     assert "the folder holds no checkpoint" in cli.trouble("inspect", tmp_path / "folder")
     (tmp_path / "text").write_text("words")
-    assert "not a checkpoint" in cli.trouble("inspect", "text")
+    assert "not a known checkpoint" in cli.trouble("inspect", "text")
     os.truncate(model, 300)
     assert cli.trouble("inspect", model).startswith("model.safetensors: ")
 

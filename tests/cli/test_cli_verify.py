@@ -78,6 +78,6 @@ def test_trouble(cli, model, models):
 def test_no_checkpoint(cli, tmp_path):
     (tmp_path / "text").write_text("words")
     ended = cli("verify", "text")
-    assert ended.status == 1 and ended.lines[0].startswith("not read: text: not a checkpoint")
+    assert ended.status == 1 and ended.lines[0].startswith("not read: text: not a known checkpoint")
     mt.save_file({}, "empty.safetensors")
     assert cli("verify", "empty.safetensors").status == 0

@@ -518,7 +518,7 @@ KEYS = {
 
 BYTES = {
     "nothing": (None, "the file is empty: a download or a save that did not get far"),
-    "text": (None, "not a checkpoint that is known: it is text, 'Hello'"),
+    "text": (None, "not a known checkpoint format: it is text, 'Hello'"),
     "protocol 6": (b"\x80\x06N", "the file has pickle's protocol 6; the last known is 5"),
     "an unknown opcode": (b"\xff", "the file is not a pickle, or damaged: unknown opcode b'\\xff'"),
     "extension 1": (b"\x82\x01", outside("a name of the extension registry")),

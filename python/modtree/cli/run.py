@@ -50,7 +50,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--off", action="store_true", help="run it on torch's own Module")
     how.add_argument(
-        "--report", action="store_true", help="say at the end what native code did, and what not"
+        "--report", action="store_true", help="print what ran natively and what did not"
     )
     how.add_argument(
         "--compare",

@@ -27,7 +27,7 @@ Comparable: TypeAlias = str | os.PathLike[str] | Source | Mapping[str, Any] | Ch
 
 
 def check(model: Any, example: Any = None) -> inspection.check.Findings:
-    """What is probably a mistake in a model; an empty list where nothing is.
+    """Lists likely mistakes in a model.
 
     Looks for tensors and modules in plain attributes, lists and dicts, where the tree does not see
     them; names that hide each other; buffers and parameters with wrong flags, with NaN, or over

@@ -171,8 +171,8 @@ def _check_names(split: Any, module: int, old: Any, new: Any, kind: str) -> None
     for name in new:
         if name not in old:
             raise RuntimeError(
-                f"{_where(split, module, name)}: a {kind} was registered inside a traced function, "
-                f"which cannot add any to the module outside; register it before"
+                f"{_where(split, module, name)}: a traced function cannot add {kind}s to a module; "
+                f"register {name!r} before tracing"
             )
     for name in old:
         if name not in new:

@@ -137,7 +137,7 @@ def unknown(head: bytes) -> str:
     text = text_in(head)
     beginning = f"begins with {head[:8]!r}" if text is None else f"is text, {text[:60]!r}"
     return (
-        f"not a checkpoint that is known: it {beginning}; expected safetensors, the index of "
+        f"not a known checkpoint format: it {beginning}; expected safetensors, the index of "
         f"shards, or a file of torch.save() or modtree.save()"
     )
 

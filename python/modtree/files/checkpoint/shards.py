@@ -31,13 +31,13 @@ def as_size(size: Any) -> int:
     """A number of bytes, of an int or text such as "5GB" (5 * 10**9) or "500MiB" (500 * 2**20).
 
     Raises:
-        ValueError: It is no size.
+        ValueError: It is not a size.
         TypeError: It is neither int nor str.
     """
     if isinstance(size, str):
         match = _SIZE.fullmatch(size)
         if match is None:
-            raise ValueError(f"{size!r} is no size: expected for example '5GB' or '500MiB'")
+            raise ValueError(f"{size!r} is not a size: expected for example '5GB' or '500MiB'")
         number, unit, binary = match.groups()
         result = int(float(number) * (1024 if binary else 1000) ** _POWERS[unit.lower()])
     elif isinstance(size, int) and not isinstance(size, bool):

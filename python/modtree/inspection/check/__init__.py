@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree.check``: what is probably a mistake in a model."""
+"""``modtree.check``: likely mistakes in a model."""
 
 from __future__ import annotations
 

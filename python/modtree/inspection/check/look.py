@@ -22,7 +22,7 @@ _PRINTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is probably a mistake.
+    """A likely mistake.
 
     Attributes:
         path: Where: the path of a module, with the attribute where there is one; "" is the model.
