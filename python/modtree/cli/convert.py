@@ -35,10 +35,10 @@ from modtree.files.sources.stores import shown_name
 from modtree.inspection.phrases import bytes_text, noun, printable
 
 _DESCRIPTION = """\
-Writes a checkpoint again, tensor by tensor, so that it may be larger than memory: as safetensors or
-as torch has it, in one file or in shards with an index, in another dtype, under other keys. The new
-files take the place of old ones when they are complete. Those that are being read are not replaced
-by less than they hold.
+Rewrites a checkpoint tensor by tensor, so that it may be larger than memory: as safetensors or as a
+torch file, in one file or in shards with an index, in another dtype, under other keys. New files
+replace old ones once they are complete. A file that is being read is never replaced by less than it
+contains.
 """
 _EXAMPLES = """\
     modtree convert model.pt model.safetensors
@@ -60,7 +60,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=["safetensors", "torch"],
-        help="the format of OUT, which its ending says otherwise: .safetensors, .pt, .pth, .bin",
+        help="the format of OUT; by default that of its ending: .safetensors, .pt, .pth, .bin",
     )
     parser.add_argument(
         "--dtype",
@@ -75,7 +75,9 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="what --dtype does not convert, at and below what matches: '**.norm'",
     )
     parser.add_argument(
-        "--max-shard-size", metavar="SIZE", help="several files, none larger: 5GB, 500MiB"
+        "--max-shard-size",
+        metavar="SIZE",
+        help="split into files of at most this size: 5GB, 500MiB",
     )
     parser.add_argument(
         "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=RULE_HELP
@@ -100,12 +102,12 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-place",
         action="store_true",
-        help="write into OUT itself, where its folder allows no new file: damaged if interrupted",
+        help="write into OUT itself if its folder allows no new file; an interrupt damages it",
     )
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace what is read even if something in it is left out, or loses its dtype",
+        help="replace the file that is read even if something is left out or changes its dtype",
     )
     add_at(parser)
     add_join(parser)

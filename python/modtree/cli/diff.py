@@ -52,11 +52,11 @@ def fill(parser: argparse.ArgumentParser) -> None:
         type=tolerance,
         default=0.0,
         metavar="X",
-        help="elements are the same when |a - b| <= atol + rtol * |b|; 0 unless given",
+        help="elements are equal if |a - b| <= atol + rtol * |b|; default 0",
     )
     parser.add_argument("--atol", type=tolerance, default=0.0, metavar="X", help="see --rtol")
     parser.add_argument(
-        "--no-values", action="store_true", help="only keys, shapes and dtypes, without reading"
+        "--no-values", action="store_true", help="compare only keys, shapes and dtypes"
     )
     parser.add_argument(
         "--rename", action="append", type=rename_rule, metavar="OLD=NEW", help=f"of A: {RULE_HELP}"
@@ -66,8 +66,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--at",
         action="append",
         metavar="PART",
-        help="the part of training checkpoints: ema, optimizer; the model unless given. Given "
-        "twice: that of A and that of B, '' for the model",
+        help="the part of training checkpoints: ema, optimizer; by default the model. Given "
+        "twice: the part of A and that of B, '' for the model",
     )
     add_join(parser)
     add_inside(parser)

@@ -19,7 +19,7 @@ from modtree.files.checkpoint.progress import working
 from modtree.inspection.dry_run import ADVICE
 
 FACTORY_HELP = (
-    "module:factory, a model or what returns one when it is called: mypackage.models:build, or "
+    "a model, or a function or class that makes one, as module:name: mypackage.models:build, or "
     "models.py:Net"
 )
 _INPUT_ADVICE = (

@@ -40,9 +40,9 @@ from modtree.inspection.entries import Branch, entry_tree
 from modtree.inspection.phrases import bytes_text, entries_text, noun, printable
 
 _DESCRIPTION = """\
-Shows the tree of a checkpoint: shapes, dtypes and bytes, without reading the values. Blocks that
-are equal are shown once. A training checkpoint shows its parts, and the tree of the model or of the
-part that --at names. Nothing of a file is executed.
+Shows the tree of a checkpoint: shapes, dtypes and bytes, without reading the values. Equal blocks
+are shown once. Of a training checkpoint, it lists the parts and shows the tree of the model, or of
+the part that --at names. Nothing in a file is executed.
 """
 _EXAMPLES = """\
     modtree inspect model.safetensors
@@ -85,10 +85,10 @@ def fill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype", action="append", metavar="NAME", help="only these dtypes: float32,bfloat16"
     )
-    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
+    parser.add_argument("--depth", type=count, metavar="N", help="at most N levels")
     parser.add_argument("--sort", choices=["size", "name"], help="sort rows by size or name")
     parser.add_argument("--all", action="store_true", help="each entry, equal blocks too")
-    parser.add_argument("--metadata", action="store_true", help="the text beside the tensors too")
+    parser.add_argument("--metadata", action="store_true", help="show metadata too")
     parser.add_argument("--full", action="store_true", help="values and metadata whole, not cut")
     add_at(parser)
     add_join(parser)

@@ -16,8 +16,8 @@ from modtree.inspection.functions import summary
 from modtree.inspection.summary.table import COLUMNS
 
 _DESCRIPTION = """\
-Builds a model and shows its tree: classes, parameters, bytes, and with --input-shape the shapes of
-what the modules return. Blocks that are equal are shown once.
+Builds a model and shows its tree: classes, parameters and bytes, and with --input-shape the shapes
+and multiply-adds of a forward. Equal blocks are shown once.
 """
 _EXAMPLES = """\
     modtree summary mypackage.models:build
@@ -25,7 +25,7 @@ _EXAMPLES = """\
     modtree summary mypackage.models:build --depth 2 --json
     modtree summary mypackage.models:build --find 'layers.*.attn.{q,k}_proj'
 """
-_STATUS = "0: shown; 1: nothing is found; 2: the model cannot be made, or does not take the input"
+_STATUS = "0: shown; 1: nothing found; 2: the model cannot be made, or refuses the input"
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     describe(parser, _DESCRIPTION, _EXAMPLES, _STATUS)
     parser.add_argument("factory", metavar="MODULE:FACTORY", help=FACTORY_HELP)
     add_input(parser, "run the model")
-    parser.add_argument("--depth", type=count, metavar="N", help="no more than N levels")
+    parser.add_argument("--depth", type=count, metavar="N", help="at most N levels")
     parser.add_argument("--times", action="store_true", help="the time that each module takes")
     parser.add_argument(
         "--columns",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``modtree verify`` checks that a checkpoint is whole, and fits a model."""
+"""``modtree verify`` checks that a checkpoint is complete and fits a model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from modtree.inspection.entries import folded
 from modtree.inspection.phrases import entries_text, noun, printable
 
 _DESCRIPTION = """\
-Checks the header of a checkpoint, that each tensor is within its file, and that an index and its
-shards agree; with --model that its keys and shapes are those of a model.
+Checks the header of a checkpoint, that every tensor is within its file, that checksums match, and
+that an index agrees with its shards; with --model, that keys and shapes are those of the model.
 """
 _EXAMPLES = """\
     modtree verify model.safetensors
