@@ -61,13 +61,13 @@ MARKUP = re.compile(r"(``.+?``|:\w+:`[^`]+`)|([*|]|(?<=\w)_(?!\w))", re.DOTALL)
 
 
 def escape(app, what, name, obj, options, lines):
-    """Docstrings use no emphasis, no substitutions and no link targets. An empty line in front of
-    those of attributes keeps napoleon from taking the words before a colon for a type.
+    """Docstrings use no emphasis, no substitutions and no link targets. Those of attributes begin
+    with an empty comment: napoleon takes the words before a colon in the first line for a type.
     """
     if lines[:1] == ["dict() -> new empty dictionary"]:
         lines.clear()
     if what in ("attribute", "property", "data"):
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]
     code = None  # the indentation in front of a block of code
     prose = []
     for i, line in enumerate(lines):

@@ -36,3 +36,12 @@ def test_site_builds_without_warnings(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_docstrings_of_attributes_are_not_read_as_types(monkeypatch):
+    napoleon = importlib.import_module("sphinx.ext.napoleon")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    lines = ["Where the values are: 'cpu', or 'meta' for nowhere."]
+    importlib.import_module("conf").escape(None, "property", "Tensor.device", None, None, lines)
+    shown = napoleon.GoogleDocstring(lines, napoleon.Config(), what="property", name="device")
+    assert "Where the values are: 'cpu', or 'meta' for nowhere." in shown.lines()
