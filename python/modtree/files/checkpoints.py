@@ -56,8 +56,8 @@ def save_file(
             ``model-00001-of-00003.safetensors`` and so on, with an index
             ``model.safetensors.index.json``; a tensor larger than that has a file of its own.
             :func:`load_file` takes the same path.
-        progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
-            long.
+        progress: Whether to show progress on stderr, with tqdm if it is installed; None shows it on
+            a terminal when the work takes more than two seconds.
         atomic: False writes into the file itself, for folders in which no file can be made or
             replaced. The file is damaged if that is interrupted. It is a single file.
         overwrite: Whether files may be replaced in whose maps some of the tensors are, and which
@@ -105,8 +105,8 @@ def load_file(
         at: The part of a training checkpoint to read, such as "ema"; None for the model.
         join: How files of several ranks are put together that do not say it, as
             :func:`open_checkpoint` takes it.
-        progress: Whether to show a progress bar, with tqdm; None for: on a terminal, where it takes
-            long.
+        progress: Whether to show progress on stderr, with tqdm if it is installed; None shows it on
+            a terminal when the work takes more than two seconds.
         large_header: Whether a safetensors header of more than 100 MB is read, which takes several
             times as much memory.
         inside: The name of the checkpoint in a zip or tar archive with several.
