@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
+import warnings
 import weakref
 
 import pytest
@@ -537,3 +538,16 @@ def test_backward_hook(ours):
         getattr(module, name)(fails)
         found = notes_of(ours.nn.Sequential(module)(x).sum().backward)
         assert found == ["in Named(size=3), in a backward hook"]
+
+
+def test_graph_does_not_keep_the_module_of_a_legacy_hook(ours):
+    module = type("Twice", (ours.nn.Module,), {"forward": lambda self, x: x * 2})()
+    module.register_backward_hook(lambda *args: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = module(ours.lib.ones(2, requires_grad=True))
+    watched = weakref.ref(module)
+    del module
+    gc.collect()
+    assert watched() is None
+    assert y.grad_fn is not None

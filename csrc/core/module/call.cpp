@@ -257,7 +257,9 @@ inline void note_foreign_call([[maybe_unused]] ModuleObject *module) {
 
 PyObject *module_call_impl(PyObject *self_obj, PyObject *args, PyObject *kwargs) {
   Plan plan;
-  return plan_forward(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+  PyObject *result =
+      plan_forward(as_module(self_obj), &plan) < 0 ? nullptr : run(plan, self_obj, args, kwargs);
+  return result ? result : note_failed_call(self_obj, args, kwargs);
 }
 
 PyObject *module_tp_call(PyObject *self_obj, PyObject *args, PyObject *kwargs) {

@@ -26,7 +26,7 @@ constexpr std::size_t kMostVisited = 100'000;  // entries of registries, in one 
 PyTypeObject *note_type = nullptr;  // null: nothing is noted
 
 // What a note says. Strings are exact strs, so that nothing here can lead back to the exception.
-struct Place {
+struct NotePlace {
   std::vector<Owned> names;  // the innermost first
   Py_ssize_t left_out = 0;   // names in the middle
   Owned class_name;
@@ -37,7 +37,7 @@ struct Place {
 // A str with its parts: what traceback and logging show needs no code of ours.
 struct NoteObject {
   PyUnicodeObject text;
-  Place *place;  // null in one that a program has made
+  NotePlace *place;  // null in one that a program has made
 };
 
 void note_tp_dealloc(PyObject *self_obj) {
@@ -52,11 +52,11 @@ PyObject *note_reduce(PyObject *self_obj, PyObject *) {
   return Py_BuildValue("O(N)", &PyUnicode_Type, PyUnicode_FromObject(self_obj));
 }
 
-const Place *known_place(PyObject *note) {
+const NotePlace *note_place(PyObject *note) {
   return Py_TYPE(note) == note_type ? reinterpret_cast<NoteObject *>(note)->place : nullptr;
 }
 
-Owned text_of(const Place &place) {
+Owned note_text(const NotePlace &place) {
   if (place.names.empty()) {
     return steal(PyUnicode_FromFormat("in %U%U", place.class_name.ptr(), place.ending.ptr()));
   }
@@ -73,30 +73,30 @@ Owned text_of(const Place &place) {
                                               place.ending.ptr()));
 }
 
-Owned new_note(Place place) {
-  const Owned text = text_of(place);
+Owned new_note(NotePlace place) {
+  const Owned text = note_text(place);
   Owned note = text
                    ? steal(PyObject_CallOneArg(reinterpret_cast<PyObject *>(note_type), text.ptr()))
                    : Owned();
   if (note) {
-    reinterpret_cast<NoteObject *>(note.ptr())->place = new Place(std::move(place));
+    reinterpret_cast<NoteObject *>(note.ptr())->place = new NotePlace(std::move(place));
   }
   return note;
 }
 
 // The exception that passes: taken away while it gets its note, and set again.
-class Passing {
+class PassingError {
 public:
-  Passing() {
+  PassingError() {
     PyErr_Fetch(&type_, &error_, &trace_);
     if (is_error()) {
       PyErr_NormalizeException(&type_, &error_, &trace_);
     }
   }
-  Passing(const Passing &) = delete;
-  Passing &operator=(const Passing &) = delete;
+  PassingError(const PassingError &) = delete;
+  PassingError &operator=(const PassingError &) = delete;
   // What went wrong meanwhile is forgotten, but not an interrupt.
-  ~Passing() {
+  ~PassingError() {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) {
       Py_XDECREF(type_);
       Py_XDECREF(error_);
@@ -119,14 +119,14 @@ private:
 };
 
 // True for the exceptions by which torch.compile and checkpoints of activations steer a forward.
-// Runs no user code.
 bool steers_torch(PyTypeObject *type) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(type->tp_mro, i));
-    PyObject *home = PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)
-                         ? dict_peek_str(base->tp_dict, names.module)
-                         : nullptr;
-    const char *text = home && PyUnicode_CheckExact(home) ? PyUnicode_AsUTF8(home) : nullptr;
+  const Owned bases = borrow(type->tp_mro);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(bases.ptr()); ++i) {
+    auto *base = reinterpret_cast<PyTypeObject *>(PyTuple_GET_ITEM(bases.ptr(), i));
+    const Owned home = PyType_HasFeature(base, Py_TPFLAGS_HEAPTYPE)
+                           ? borrow(dict_get_str(base->tp_dict, names.module))
+                           : Owned();
+    const char *text = home && PyUnicode_CheckExact(home.ptr()) ? PyUnicode_AsUTF8(home.ptr()) : "";
     if (text && (std::strncmp(text, "torch._dynamo", 13) == 0 ||
                  std::strcmp(text, "torch.utils.checkpoint") == 0)) {
       return true;
@@ -185,7 +185,7 @@ bool find_below(PyObject *root, PyObject *wanted, std::vector<Owned> *path) {
 }
 
 // Puts names that lead to the place in front. Those in the middle of a long path are counted.
-bool prepend(Place *place, std::vector<Owned> *path) {
+bool prepend_names(NotePlace *place, std::vector<Owned> *path) {
   for (const Owned &name : *path) {
     place->names.push_back(steal(PyUnicode_FromObject(name.ptr())));
     if (!place->names.back()) {
@@ -201,7 +201,7 @@ bool prepend(Place *place, std::vector<Owned> *path) {
 
 // The notes of an exception, or null without them or where they are not a list. No override of
 // reading attributes is asked.
-Owned notes_of(PyObject *error) {
+Owned notes_of_error(PyObject *error) {
   Owned notes = steal(PyObject_GenericGetAttr(error, names.notes));
   if (!notes && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
@@ -210,25 +210,25 @@ Owned notes_of(PyObject *error) {
 }
 
 // The place of the note among those of the list, or the size of the list.
-Py_ssize_t index_of(const Owned &notes, PyObject *note) {
+Py_ssize_t note_index(const Owned &notes, PyObject *note) {
   Py_ssize_t at = 0;
   while (at < PyList_GET_SIZE(notes.ptr()) &&
          (note ? PyList_GET_ITEM(notes.ptr(), at) != note
-               : !known_place(PyList_GET_ITEM(notes.ptr(), at)))) {
+               : !note_place(PyList_GET_ITEM(notes.ptr(), at)))) {
     ++at;
   }
   return at;
 }
 
 // Puts the note in the place of the old one, or behind all others.
-void store(PyObject *error, Owned notes, const Owned &old, Owned note) {
+void put_note(PyObject *error, Owned notes, const Owned &old, Owned note) {
   if (!notes) {
     notes = steal(PyList_New(0));
     if (!notes || PyObject_GenericSetAttr(error, names.notes, notes.ptr()) < 0) {
       return;
     }
   }
-  const Py_ssize_t at = old ? index_of(notes, old.ptr()) : PyList_GET_SIZE(notes.ptr());
+  const Py_ssize_t at = old ? note_index(notes, old.ptr()) : PyList_GET_SIZE(notes.ptr());
   if (at < PyList_GET_SIZE(notes.ptr())) {
     PyList_SetItem(notes.ptr(), at, note.release().ptr());
   } else {
@@ -238,14 +238,14 @@ void store(PyObject *error, Owned notes, const Owned &old, Owned note) {
 
 // True if the place now leads from the root, which the exception leaves. It does not if the module
 // that it left before is not below the root: then the exception is raised anew.
-bool extend(Place *place, PyObject *root) {
+bool extend_note(NotePlace *place, PyObject *root) {
   const Owned left = place->module ? referent_of(place->module.ptr()) : Owned();
   std::vector<Owned> path;
   if (!left || (left.ptr() == root && place->names.empty())) {
     return false;
   }
   // One that calls itself stays where it is.
-  return left.ptr() == root || (find_below(root, left.ptr(), &path) && prepend(place, &path));
+  return left.ptr() == root || (find_below(root, left.ptr(), &path) && prepend_names(place, &path));
 }
 
 // `make_ending(module)` is called for a new note.
@@ -255,33 +255,33 @@ void note_error(PyObject *root, PyObject *module, MakeEnding make_ending) {
     return;
   }
   const NativeSection in_section;
-  const Passing passing;
+  const PassingError passing;
   slot_guard(0, [&] {
     if (!passing.is_error() || !PyExceptionInstance_Check(passing.error())) {
       return 0;
     }
-    const Owned notes = notes_of(passing.error());
+    const Owned notes = notes_of_error(passing.error());
     if (PyErr_Occurred() || (notes && !PyList_Check(notes.ptr()))) {
       return 0;
     }
     Owned old;
-    Place place;
+    NotePlace place;
     if (notes) {
-      const Py_ssize_t at = index_of(notes, nullptr);
+      const Py_ssize_t at = note_index(notes, nullptr);
       if (at < PyList_GET_SIZE(notes.ptr())) {
         old = borrow(PyList_GET_ITEM(notes.ptr(), at));
-        place = *known_place(old.ptr());
+        place = *note_place(old.ptr());
       }
     }
-    if (!old && steers_torch(Py_TYPE(passing.error()))) {
+    if (!old && (steers_torch(Py_TYPE(passing.error())) || PyErr_Occurred())) {
       return 0;
     }
-    if (!old || !extend(&place, root)) {
-      place = Place();
+    if (!old || !extend_note(&place, root)) {
+      place = NotePlace();
       std::vector<Owned> path;
       const std::string class_name = short_type_text(module);
       place.class_name = steal(PyUnicode_FromString(class_name.c_str()));
-      if (module != root && find_below(root, module, &path) && !prepend(&place, &path)) {
+      if (module != root && find_below(root, module, &path) && !prepend_names(&place, &path)) {
         return 0;
       }
       place.ending = make_ending();
@@ -294,23 +294,23 @@ void note_error(PyObject *root, PyObject *module, MakeEnding make_ending) {
         place.class_name && place.ending ? steal(PyWeakref_NewRef(root, nullptr)) : Owned();
     Owned note = place.module ? new_note(std::move(place)) : Owned();
     if (note) {
-      store(passing.error(), notes, old, std::move(note));
+      put_note(passing.error(), notes, old, std::move(note));
     }
     return 0;
   });
 }
 
 // ", called with (2, 4)". Python code makes it, for which there may be no room.
-Owned call_ending(PyObject *args, PyObject *kwargs) {
+Owned arguments_ending(PyObject *args, PyObject *kwargs) {
   return c_stack_ends()
              ? Owned()
              : call_installed(installed.describe_arguments, args, kwargs ? kwargs : Py_None);
 }
 
-PyObject *call_hook(PyObject *self_obj, PyObject *const *args, Py_ssize_t count) {
-  PyObject *hook = PyTuple_GET_ITEM(self_obj, 0), *module = PyTuple_GET_ITEM(self_obj, 1);
-  PyObject *result = PyObject_Vectorcall(hook, args, count, nullptr);
-  if (!result) {
+PyObject *call_noted_hook(PyObject *self_obj, PyObject *const *args, Py_ssize_t count) {
+  PyObject *result = PyObject_Vectorcall(PyTuple_GET_ITEM(self_obj, 0), args, count, nullptr);
+  const Owned held = result ? Owned() : referent_of(PyTuple_GET_ITEM(self_obj, 1));
+  if (PyObject *module = held.ptr()) {
     note_error(module, module, [&] { return call_installed(installed.describe_hook, module); });
   }
   return result;
@@ -325,13 +325,13 @@ PyObject *note_failed_call(PyObject *module, PyObject *const *args, std::size_t 
     return pack_arguments(args, PyVectorcall_NARGS(flagged_count), keyword_names, &tuple,
                           &keywords) < 0
                ? Owned()
-               : call_ending(tuple.ptr(), keywords.ptr());
+               : arguments_ending(tuple.ptr(), keywords.ptr());
   });
   return nullptr;
 }
 
 PyObject *note_failed_call(PyObject *module, PyObject *args, PyObject *kwargs) {
-  note_error(module, module, [&] { return call_ending(args, kwargs); });
+  note_error(module, module, [&] { return arguments_ending(args, kwargs); });
   return nullptr;
 }
 
@@ -342,12 +342,13 @@ int note_failure(PyObject *root, PyObject *module, const char *method) {
 
 PyObject *noted_hook(PyObject *hook, PyObject *module) {
   static PyMethodDef definition = {
-      "hook", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_hook)), METH_FASTCALL,
-      nullptr};
+      "hook", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_noted_hook)),
+      METH_FASTCALL, nullptr};
   if (!note_type) {
     return Py_NewRef(hook);
   }
-  const Owned both = steal(PyTuple_Pack(2, hook, module));
+  const Owned weak = steal(PyWeakref_NewRef(module, nullptr));
+  const Owned both = weak ? steal(PyTuple_Pack(2, hook, weak.ptr())) : Owned();
   return both ? PyCFunction_New(&definition, both.ptr()) : nullptr;
 }
 
