@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 
 import pytest
-from helpers.launchers import ran
+from helpers.launchers import environment, ran
 
 
 def compared(tmp_path, code, *words, given=""):
@@ -89,6 +90,18 @@ def test_program_of_the_standard_input(tmp_path):
     ended = ran(command, tmp_path, "print('from the input')")
     assert (ended.status, ended.out) == (0, "from the input\n")
     assert ended.err.endswith("output: identical\n")
+
+
+def test_each_run_reads_the_same_file(tmp_path):
+    (tmp_path / "program.py").write_text("print(input())")
+    (tmp_path / "input").write_text("a line\n")
+    command = [sys.executable, "-m", "modtree", "run", "--compare", "-S", "program.py"]
+    with open(tmp_path / "input") as file:
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=environment(), stdin=file, capture_output=True, text=True
+        )
+    assert (ended.returncode, ended.stdout) == (0, "a line\n"), ended.stderr
+    assert ended.stderr.endswith("output: identical\n")
 
 
 @pytest.mark.parametrize("words", [("--rounds", "0"), ("--rounds", "many"), ("--rounds",)])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -106,12 +107,15 @@ class _Runner:
         if words.program == "-":  # the program itself
             self._input = tempfile.TemporaryFile(dir=folder)
             self._input.write(sys.stdin.buffer.read())
+        elif sys.stdin is not None and stat.S_ISREG(os.fstat(0).st_mode):
+            self._input = open(0, "rb", buffering=0, closefd=False)
+        self._start = self._input.tell() if self._input and words.program != "-" else 0
 
     def run(self, words: Words, side: str, shows: bool = True) -> _Run:
         shows = shows and not self._shown
         words.switches = _SIDES[side]
         if self._input is not None:
-            self._input.seek(0)
+            self._input.seek(self._start)
         with (
             tempfile.TemporaryFile(dir=self._folder) as output,
             tempfile.TemporaryFile(dir=self._folder) as errors,
