@@ -248,7 +248,7 @@ bool extend_note(NotePlace *place, PyObject *root) {
   return left.ptr() == root || (find_below(root, left.ptr(), &path) && prepend_names(place, &path));
 }
 
-// `make_ending(module)` is called for a new note.
+// `make_ending()` gives what a new note says behind the class.
 template <class MakeEnding>
 void note_error(PyObject *root, PyObject *module, MakeEnding make_ending) {
   if (!note_type) {
@@ -281,7 +281,10 @@ void note_error(PyObject *root, PyObject *module, MakeEnding make_ending) {
       std::vector<Owned> path;
       const std::string class_name = short_type_text(module);
       place.class_name = steal(PyUnicode_FromString(class_name.c_str()));
-      if (module != root && find_below(root, module, &path) && !prepend_names(&place, &path)) {
+      if (module != root && find_below(root, module, &path)) {
+        prepend_names(&place, &path);
+      }
+      if (PyErr_Occurred()) {
         return 0;
       }
       place.ending = make_ending();
