@@ -26,7 +26,7 @@ from modtree.inspection.load_failures.certainty import near_matches
 from modtree.inspection.load_failures.key_rules import likely_rules
 from modtree.inspection.tree import values_of
 
-__all__ = ["compare"]
+__all__ = ["Diff", "compare"]
 
 #: Of a model's keys; the search for likely names takes more than linear time in their lengths.
 _LONGEST_KEY = 1000
