@@ -241,6 +241,14 @@ def test_load_into_another_library():
     assert m.w.tolist() == [1.0, 2.0] and m.w.dtype is mt.float32
 
 
+def test_to_family_needs_a_way_to_make_tensors_of_another_library():
+    m = nn.Linear(1, 2)
+    weight = m.weight
+    with raises(TypeError, "weight: numpy's float32 cannot become a tensor of lists"):
+        mt.to_family(m, "lists")
+    assert m.weight is weight
+
+
 def test_load_state_dict_errors():
     m = Net()
     state = m.state_dict()

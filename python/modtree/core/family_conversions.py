@@ -105,8 +105,11 @@ def _values(tensor: Any, family: TensorFamily, target: TensorFamily) -> Any:
     """A tensor of the target over the same memory if possible."""
     # What `converted` makes of a parameter is one.
     source = family.detach(tensor)
-    shared = None if family.is_meta(tensor) else target.from_dlpack(source, family)
-    return target.converted(source) if shared is None else shared
+    new = None if family.is_meta(tensor) else target.from_dlpack(source, family)
+    new = target.converted(source) if new is None else new
+    if family_of(new) is not target:
+        raise TypeError("its family has neither from_dlpack() nor converted() for it")
+    return new
 
 
 # -- new modules -----------------------------------------------------------------------------------
