@@ -27,19 +27,13 @@ _families: dict[str, TensorFamily | str] = {
     "jaxlib": "modtree.jax_arrays.family",
 }
 
-# The names of those before they are imported; that of another is the end of its module's.
-_own_names = {
-    "modtree.numpy.family": "numpy",
-    "modtree.torch.family": "torch",
-    "modtree.jax_arrays.family": "jax",
-}
-
-# Where the `Tensor` of our own families lives. Most types of these libraries are not tensors, and
-# need no family, and a library may be half imported when its first module is made.
-_tensor_home = {
-    "modtree.numpy.family": ("modtree.numpy.tensor.tensor", "Tensor"),
-    "modtree.torch.family": ("torch", "Tensor"),
-    "modtree.jax_arrays.family": ("jax", None),  # tracers have no base in common with arrays
+# The names of our own before they are imported, and where their `Tensor` is. Most types of these
+# libraries are not tensors, and need no family, and a library may be half imported when its first
+# module is made.
+_own = {
+    "modtree.numpy.family": ("numpy", "modtree.numpy.tensor.tensor", "Tensor"),
+    "modtree.torch.family": ("torch", "torch", "Tensor"),
+    "modtree.jax_arrays.family": ("jax", "jax", None),  # tracers have no base in common with arrays
 }
 
 # Answers for the callers in Python; the native code has a cache of its own.
@@ -168,7 +162,7 @@ def family_named(name: str) -> TensorFamily:
 
 def _name_of(entry: TensorFamily | str) -> str:
     if isinstance(entry, str):
-        return _own_names.get(entry) or entry.rpartition(".")[2]
+        return _own[entry][0] if entry in _own else entry.rpartition(".")[2]
     return entry.name
 
 
@@ -263,7 +257,7 @@ def _load(root: str, mro: tuple[type, ...]) -> TensorFamily | None:
     entry = _families[root]
     if not isinstance(entry, str):
         return entry
-    home, name = _tensor_home.get(entry, (root, None))
+    _, home, name = _own.get(entry, (None, root, None))
     library = sys.modules.get(home)
     if library is None:
         return None
