@@ -230,7 +230,7 @@ def outcomes(impl: Any, method: str) -> dict[str, Any]:
 def test_outcomes_are_those_of_torch(ours, method):
     oracle = implementation("torch")
     if not hasattr(oracle.nn.Module, method):
-        pytest.fail(f"torch's Module has no {method}")
+        pytest.fail(f"torch's Module does not have {method}: add it to LEFT_OUT")
     expected, got = outcomes(oracle, method), outcomes(ours, method)
     different = {k for k, v in got.items() if v != expected[k]} - STORED_INTO_A_TENSOR
     assert not {k: (got[k], expected[k]) for k in different}
