@@ -147,16 +147,6 @@ def test_python_version_conditions_live_in_one_file():
 
 
 @needs_sources
-def test_every_listed_source_exists_and_every_source_is_listed():
-    cmake = (ROOT / "csrc" / "CMakeLists.txt").read_text()
-    listed = re.findall(r"^ +([\w/]+\.cpp)$", cmake, re.MULTILINE)
-    there = [
-        p.relative_to(ROOT / "csrc").as_posix() for p in native_sources() if p.suffix == ".cpp"
-    ]
-    assert sorted(listed) == sorted(there)
-
-
-@needs_sources
 def test_every_source_names_its_licence():
     wrong = []
     for path in text_files():

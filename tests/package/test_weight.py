@@ -25,7 +25,7 @@ CEILINGS = {
     "editing": 3_600,
     "cli": 1_620,
 }
-WHOLE = {"python/modtree": 86_670, "csrc": 50_350, "bench": 3_500, "docs": 7_050, "tests": 131_200}
+WHOLE = {"python/modtree": 86_670, "csrc": 50_190, "bench": 3_500, "docs": 7_050, "tests": 131_200}
 #: Files and folders at the top of the package, without what a build writes.
 ENTRIES = 23
 
