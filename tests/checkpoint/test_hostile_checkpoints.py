@@ -228,7 +228,7 @@ def test_reasons(content, reason, tmp_path):
 def test_what_is_no_checkpoint(tmp_path):
     (tmp_path / "notes").write_bytes(b"hello, this is text")
     with pytest.raises(
-        mt.CheckpointError, match="not a checkpoint.* is text, 'hello, this is text'"
+        mt.CheckpointError, match="not a known checkpoint format: it is text, 'hello, this is text'"
     ):
         mt.load_file(tmp_path / "notes")
 

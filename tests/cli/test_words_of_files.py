@@ -64,7 +64,7 @@ def test_names_that_match_nothing_give_near_ones(options, name, files):
 def test_a_file_in_the_place_of_a_command(files):
     ended = files("m.pt")
     assert ended.status == 2 and ended.err.endswith(": modtree inspect m.pt\n")
-    assert "invalid choice: 'inspct'" in files("inspct", "m.pt").err
+    assert "there is no command 'inspct'" in files("inspct", "m.pt").err
 
 
 def test_a_part_that_one_of_two_files_has(files):

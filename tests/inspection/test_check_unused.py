@@ -183,3 +183,9 @@ def test_a_graph_inside_of_a_checkpoint_is_judged_by_calls(lib):
     example = lib.ones(1, 2).requires_grad_()
     for reentrant in (True, False):
         assert found(Saves(reentrant), example) == [("lists", "unused-parameter")]
+
+
+def test_no_global_hook_is_left(impl):
+    found(models(impl).Stack(2, 3), impl.lib.ones(1, 2))
+    tables = [name for name in vars(impl.module) if name.startswith("_global_")]
+    assert tables and not any(getattr(impl.module, name) for name in tables)

@@ -431,8 +431,8 @@ def test_texts_fill_their_lines():
 
 # -- links -----------------------------------------------------------------------------------------
 
-#: The pages in docs/api, and those that are lists.
-MADE_FOR_THE_SITE = (".rst", "missing.md", "family_functions.md")
+#: The pages in docs/api, those that are lists, and a picture.
+MADE_FOR_THE_SITE = (".rst", "missing.md", "family_functions.md", "growth.svg")
 
 
 def anchors(page: Path) -> set[str]:

@@ -69,13 +69,15 @@ class Recorder:
         handles = []
         try:
             for file in _hook_files():
-                handles.append(file.register_module_forward_pre_hook(self._before))
+                handles.append((file, file.register_module_forward_pre_hook(self._before)))
                 handle = file.register_module_forward_hook(self._after, with_kwargs=True)
-                handles.append(handle)
+                handles.append((file, handle))
             yield self
         finally:
-            for handle in handles:
+            for file, handle in handles:
                 handle.remove()
+                # Where torch leaves an entry for a hook that is gone.
+                file._global_forward_hooks_with_kwargs.pop(handle.id, None)
 
     def where_it_stopped(self, error: BaseException) -> tuple[Any, Any] | None:
         """The module in whose forward an error was raised, and its positional arguments; None where
