@@ -140,6 +140,50 @@ def test_other_names(pattern, by, reason):
     assert_loaded(model, state)
 
 
+def nested(state):
+    tree = {}
+    for key, value in state.items():
+        *path, name = key.split(".")
+        at = tree
+        for part in path:
+            at = at.setdefault(part, {})
+        at[name] = value
+    return tree
+
+
+OTHER_FORMS = {
+    "zeros": lambda state: replaced(r"\.(\d)\.", r".0\1.", state),
+    "three zeros": lambda state: replaced(r"\.(\d)\.", r".000\1.", state),
+    "upper case": lambda state: {key.upper(): value for key, value in state.items()},
+    "some of it": lambda state: replaced("attn", "Attn", state),
+    "nested dicts": nested,
+    "values": lambda state: {f"{key}.value": value for key, value in state.items()},
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+def test_other_forms_of_the_same_keys(form):
+    model, state_dict = Net(), OTHER_FORMS[form](saved())
+    text = explained(model, state_dict)
+    exec(call_in(text), {"model": model, "state_dict": state_dict, "re": re})
+    assert all(modtree.equal(model.state_dict()[key], value) for key, value in saved(model).items())
+
+
+def test_a_model_with_upper_case_gets_names_of_its_own():
+    model = Wrapped("Body", nn.Linear(2, 2))
+    state_dict = {key.lower(): value for key, value in model.state_dict().items()}
+    exec(call_in(explained(model, state_dict)), {"model": model, "state_dict": state_dict})
+
+
+@pytest.mark.parametrize("make", [str.encode, lambda key: tuple(key.split("."))])
+def test_keys_of_bytes_and_tuples(make):
+    model = Net()
+    state_dict = {make(key): value for key, value in saved().items()}
+    with pytest.raises(TypeError, match="the keys of a state_dict must be str") as info:
+        model.load_state_dict(state_dict)
+    model.load_state_dict(eval(str(info.value).partition("; try ")[2], {"state_dict": state_dict}))
+
+
 def test_several_names_at_once():
     state = replaced("^layers", "h", replaced(r"\.attn\.", ".self_attn."))
     state = replaced(r"norm\.weight$", "norm.gamma", replaced(r"norm\.bias$", "norm.beta", state))

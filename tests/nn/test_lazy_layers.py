@@ -366,3 +366,23 @@ def test_an_input_without_values(lib, shape):
     assert x.grad.shape == x.shape
     assert m.weight.grad.shape == m.weight.shape
     assert m.bias.grad.tolist() == [y.numel() / 3] * 3
+
+
+@pytest.mark.parametrize(
+    ("lazy", "loaded", "size"),
+    [
+        (lambda: mt.nn.LazyLinear(4), lambda: mt.nn.Linear(7, 4), "in_features=7"),
+        (
+            lambda: mt.nn.LazyConv2d(4, 3, groups=2),
+            lambda: mt.nn.Conv2d(6, 4, 3, groups=2),
+            "(6, 4",
+        ),
+        (lambda: mt.nn.LazyConvTranspose1d(4, 3), lambda: mt.nn.ConvTranspose1d(5, 4, 3), "(5, 4"),
+        (lambda: mt.nn.LazyBatchNorm1d(), lambda: mt.nn.BatchNorm1d(9), "(9, eps"),
+    ],
+)
+def test_a_loaded_layer_shows_the_size_that_it_got(lazy, loaded, size):
+    layer = lazy()
+    layer.load_state_dict(loaded().state_dict())
+    assert size in repr(layer)
+    assert "0, " in repr(lazy()) or "in_features=0" in repr(lazy())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modtree.core.families import is_lazy
 from modtree.core.lazy import LazyModuleMixin
 from modtree.nn import batchnorm, convolution, linear
 from modtree.nn.batchnorm import _BatchNorm, _InstanceNorm, _NormBase
@@ -74,6 +75,9 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
         if self.in_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
+    def extra_repr(self) -> str:
+        return _with_loaded(super().extra_repr(), self.in_features, self.weight, -1)
+
     def initialize_parameters(self, input: Tensor) -> None:
         features = input.shape[-1]
         if self.has_uninitialized_params():
@@ -89,6 +93,15 @@ class LazyLinear(LazyModuleMixin, linear.Linear):
                     f"from self.weight: {self.weight.shape[-1]}, which was loaded"
                 )
             self.in_features = features
+
+
+def _with_loaded(text: str, known: int, loaded: Any, place: int, times: int = 1) -> str:
+    """The text of a layer with the size that a loaded tensor has where it says 0: the attribute is
+    set by the first input.
+    """
+    if known or loaded is None or is_lazy(loaded):
+        return text
+    return text.replace("0", str(loaded.shape[place] * times), 1)
 
 
 # -- convolutions ----------------------------------------------------------------------------------
@@ -109,6 +122,10 @@ class _LazyConvMixin(LazyModuleMixin, _ConvNd):
         """Draws the parameters anew, once they have shapes."""
         if self.in_channels != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
+
+    def extra_repr(self) -> str:
+        place, times = (0, 1) if self.transposed else (1, self.groups)
+        return _with_loaded(super().extra_repr(), self.in_channels, self.weight, place, times)
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         if not self.has_uninitialized_params():  # the shapes are those of a state dict
@@ -296,6 +313,10 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         """Back to ones and zeros, once there are shapes; the running statistics too."""
         if self.num_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
+
+    def extra_repr(self) -> str:
+        loaded = self.weight if self.weight is not None else self.running_mean
+        return _with_loaded(super().extra_repr(), self.num_features, loaded, 0)
 
     def initialize_parameters(self, input: Tensor) -> None:
         if not self.has_uninitialized_params():

@@ -18,10 +18,14 @@ KeyIndex::~KeyIndex() {
 }
 
 int raise_bad_key(PyObject *key) {
-  PyErr_Format(
-      PyExc_TypeError,
-      "the keys of a state_dict must be str, got %.200s: %R; did you mean to pass something else?",
-      Py_TYPE(key)->tp_name, key);
+  const char *advice = "did you mean to pass something else?";
+  if (PyBytes_CheckExact(key)) {
+    advice = "try {key.decode(): value for key, value in state_dict.items()}";
+  } else if (PyTuple_CheckExact(key)) {
+    advice = "try {'.'.join(map(str, key)): value for key, value in state_dict.items()}";
+  }
+  PyErr_Format(PyExc_TypeError, "the keys of a state_dict must be str, got %.200s: %R; %s",
+               Py_TYPE(key)->tp_name, key, advice);
   return -1;
 }
 

@@ -93,8 +93,18 @@ class StandIn:
         """Whether it is a module of a TorchScript archive."""
         return self.kind.startswith("__torch__.") and isinstance(self.state, dict)
 
+    @property
+    def content(self) -> Any:
+        """What a value of OmegaConf holds; of others, the stand-in itself."""
+        named = self.attributes if self.kind.startswith("omegaconf.") else {}
+        return named.get("_content", named.get("_val", self))
+
     def parts(self) -> Iterator[tuple[Any, Any]]:
         """Everything in it, by name or number."""
+        content = self.content
+        if isinstance(content, (dict, list)):
+            yield from content.items() if isinstance(content, dict) else enumerate(content)
+            return
         yield from self.attributes.items()
         if self.state is not None and not isinstance(self.state, dict):
             yield "state", self.state
@@ -164,6 +174,8 @@ def _shown(value: Any, depth: int) -> str:
     """A value in few words, however large it is."""
     kind = type(value)
     if kind is StandIn:
+        if value.content is not value:  # as deep as it is, however often it leads back
+            return _shown(value.content, depth - 1) if depth > -_DEEPEST else "..."
         return _of_stand_in(value, depth)
     if kind is str or kind is bytes:
         return repr(value[:40]) + ("..." if len(value) > 40 else "")

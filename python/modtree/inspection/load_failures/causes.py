@@ -18,6 +18,8 @@ from modtree.inspection.load_failures.key_rules import Found, find_rules, shown_
 from modtree.inspection.load_failures.layouts import (
     attention_parts,
     flat_keys,
+    is_nested,
+    other_case,
     pointwise,
     separator_rules,
 )
@@ -30,6 +32,14 @@ _MOST_MAPPINGS = 16  # in which the state dict is looked for
 _MOST_KEYS = 1000  # keys of a mapping in the mapping that are looked for in the model
 
 _AVERAGED = re.compile(r"(?<![a-z])(ema|swa|averaged?|shadow)(?![a-z])", re.IGNORECASE)
+
+
+_NESTED = (
+    "the state dict has a dict for each module in place of keys with dots. Try: flat = lambda "
+    "tree, path='': {full: tensor for key, value in tree.items() for full, tensor in (flat(value, "
+    "f'{path}{key}.') if isinstance(value, dict) else {f'{path}{key}': value}).items()}; "
+    "model.load_state_dict(flat(state_dict))"
+)
 
 
 class Causes(NamedTuple):
@@ -49,9 +59,15 @@ def likely_causes(found: Mismatch) -> Causes:
     codes = _codes(found)
     if codes is not None:
         return Causes([codes], [])
+    if is_nested(found):
+        return Causes([_NESTED], [])
     nested = _nested_state_dict(found)
     if nested is not None:
         return nested
+    case = other_case(found)
+    if case is not None:
+        what = "the keys of the state dict differ from those of the model in upper and lower case"
+        return Causes([f"{what}. Try: model.load_state_dict(state_dict, rename={case})"], [])
     mark = None if separator_rules(found) else flat_keys(found)
     if mark is not None:
         return Causes([_flat(mark)], [])

@@ -14,6 +14,7 @@ from modtree.core.loading.mismatch import Mismatch, Shape, library_of, mismatch_
 
 _LONGEST_READ = 300  # letters of a key that is read
 _MOST_KEYS = 20_000
+_DEEPEST = 40
 _MOST_STEMS = 12  # words of one rule
 #: A word and the number behind it, at the end of a part of a key.
 _NUMBERED = re.compile(r"\b([^\W\d](?:\w*?[^\W\d_])?)([._]?)([0-9]+)(?=\.|$)")
@@ -41,7 +42,7 @@ def separator_rules(found: Mismatch) -> _Rules:
     """Rules by which all keys become those of the model, with what they are about."""
     if not found.missing or not found.unexpected or len(found.own) > _MOST_KEYS:
         return []
-    for rules in (_slashes(found), _numbers(found)):
+    for rules in (_slashes(found), _ENDINGS, _ZEROS, _numbers(found)):
         if rules and _is_whole(found, rules):
             return rules
     return []
@@ -73,6 +74,48 @@ def _is_whole(found: Mismatch, rules: _Rules) -> bool:
             return False
         given[new] = value
     return mismatch_of(given, found).is_empty
+
+
+#: Of nnx, which has a variable around each tensor.
+_ENDINGS: _Rules = [
+    (re.compile(r"\.(?:value|raw_value)$"), "", "the keys of the state dict end in '.value'")
+]
+_ZEROS: _Rules = [
+    (re.compile("(?<![0-9])0+(?=[0-9])"), "", "numbers have zeros before them, as '00' for '0'")
+]
+
+
+def other_case(found: Mismatch) -> str | None:
+    """The call that gives keys the case of the model, where nothing else differs."""
+    names = {key.lower(): key for key in found.own}
+    given = {key.lower(): value for key, value in found.state_dict.items() if type(key) is str}
+    if not found.missing or len(names) < len(found.own) or len(given) < len(found.state_dict):
+        return None
+    if given.keys() == {*found.state_dict} and names.keys() == {*found.own}:
+        return None
+    inner = {names.get(key, key): value for key, value in given.items()}
+    if not mismatch_of(inner, found).is_empty:
+        return None
+    if names.keys() == {*found.own}:
+        return "str.lower"
+    return "lambda key: {own.lower(): own for own in model.state_dict()}[key.lower()]"
+
+
+def is_nested(found: Mismatch) -> bool:
+    """True if the dicts in the mapping are the model's entries, module by module."""
+    flat: dict[str, Any] = {}
+    waiting = [("", found.state_dict)]
+    while waiting and len(flat) <= _MOST_KEYS:
+        prefix, mapping = waiting.pop()
+        for key, value in mapping.items():
+            full = f"{prefix}{key}"
+            if issubclass(type(value), dict) and full.count(".") < _DEEPEST:
+                waiting.append((f"{full}.", value))
+            else:
+                flat[full] = value
+    if len(flat) == len(found.state_dict) or not found.missing:
+        return False
+    return mismatch_of(flat, found).is_empty
 
 
 def _slashes(found: Mismatch) -> _Rules:
