@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from helpers.needs import needs
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -27,6 +26,7 @@ from helpers.checkpoint_formats import (
     NOT_IN_SAFETENSORS,
     write_folders,
 )
+from helpers.needs import needs
 
 SCRIPT = Path(__file__).parents[1] / "isolated" / "read_mutated_formats.py"
 NEEDED = {

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import struct
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -315,7 +316,82 @@ def _sharded_tensors(parent, name):
             dist.destroy_process_group()
 
 
+def _written(state):
+    """The bytes of a safetensors file."""
+    with tempfile.TemporaryDirectory() as folder:
+        mt.save_file(state, Path(folder) / "a.safetensors")
+        return (Path(folder) / "a.safetensors").read_bytes()
+
+
+def _archives(parent, name):
+    files = {"config.yaml": b"a: 1", "model.safetensors": _written(STATE), "b.pt": b"x" * 40}
+    for kind in ("stored", "deflated", "tar", "gz"):
+        folder = parent / f"{name}_{kind}"
+        folder.mkdir()
+        if kind in ("stored", "deflated"):
+            with zipfile.ZipFile(folder / "a.zip", "w", 8 * (kind == "deflated")) as archive:
+                for inner, content in files.items():
+                    archive.writestr(inner, content)
+            continue
+        with tarfile.open(folder / "a.nemo", "w" if kind == "tar" else "w:gz") as archive:
+            for inner, content in files.items():
+                entry = tarfile.TarInfo(inner)
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+
+
+def _export(parent, name):
+    import torch
+
+    folder = parent / name
+    folder.mkdir()
+    program = torch.export.export(torch.nn.Linear(2, 3), (torch.ones(1, 2),))
+    torch.export.save(program, folder / "a.pt2")
+
+
+def _parts(parent, name):
+    folder = parent / name
+    (folder / "unet").mkdir(parents=True)
+    mt.save_file(STATE, folder / "unet" / "weights.safetensors")
+    moments = {"exp_avg": mt.ones(3), "step": mt.tensor(3.0)}
+    state = {"state": {0: moments}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    mt.save(state, folder / "optimizer.pt", format="torch")
+    (folder / "history.pkl").write_bytes(pickle.dumps({"losses": W, "epoch": 3}))
+
+
+def _numbered(parent, name):
+    for ending in ("safetensors", "gguf"):
+        folder = parent / f"{name}_{ending}"
+        folder.mkdir()
+        for number, key in enumerate("ab", 1):
+            settings = [("split.count", 4, struct.pack("<I", 2))]
+            data = gguf({key: W}, settings) if ending == "gguf" else _written({key: W})
+            (folder / f"model-0000{number}-of-00002.{ending}").write_bytes(data)
+
+
+def _offsets(parent, name):
+    folder = parent / name
+    folder.mkdir()
+    for rank in range(2):
+        places = json.dumps({"w": {"saved_offsets": [3 * rank, 0]}})
+        path = folder / f"shard-0000{rank + 1}-model-00001-of-00001.safetensors"
+        mt.save_file({"w": W.copy()}, path, {"DCP_SHARDING_INFO": places})
+
+
+def _arrays(parent, name):
+    folder = parent / name
+    folder.mkdir()
+    run = {"net": {"a.w": W, "a.codes": W.astype(np.int8), "a.scale": np.float32(2)}, "epoch": 3}
+    (folder / "run.pkl").write_bytes(pickle.dumps({**run, "history": W.T}))
+
+
 FORMATS = {
+    "archives": _archives,
+    "export": _export,
+    "parts": _parts,
+    "numbered": _numbered,
+    "offsets": _offsets,
+    "arrays": _arrays,
     "distributed": _distributed,
     "dtensors": _dtensors,
     "sharded-tensors": _sharded_tensors,
@@ -342,7 +418,7 @@ FORMATS = {
     "http": _addresses,
     "memory": _addresses,
 }
-MADE_BY_TORCH = {"dtensors", "sharded-tensors", *KINDS, "script", "legacy", "pickles"}
+MADE_BY_TORCH = {"export", "dtensors", "sharded-tensors", *KINDS, "script", "legacy", "pickles"}
 
 
 def format_of(name):
