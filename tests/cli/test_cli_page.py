@@ -21,6 +21,8 @@ PAGES = {
     "what_is_this_file.md": {"inspect", "diff", "convert", "verify"},
 }
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: A row of a table: a command, and what it prints.
+ROW = re.compile(r"^\|.*\| `(modtree .+?)` \| `(.+?)` \|$", re.MULTILINE)
 
 pytestmark = pytest.mark.skipif(not GUIDE.is_dir(), reason="needs the source tree")
 
@@ -59,5 +61,10 @@ def test_the_page(page, cli, tmp_path):
             same = doctest.OutputChecker().check_output
             assert same(expected, ended.out, doctest.ELLIPSIS), f"{command}\n{ended.out}"
             checked.append(arguments[0])
+    rows = ROW.findall(source)
+    for command, expected in rows:
+        ended = cli(*shlex.split(command)[1:])
+        assert expected in ended.out + ended.err, f"{command}\n{ended.out}{ended.err}"
+    assert bool(rows) == (page == "what_is_this_file.md")
     mt.set_rng_state(state)
     assert set(checked) == PAGES[page]
