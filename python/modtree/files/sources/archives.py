@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import itertools
 import os
+import struct
 import tarfile
 import threading
 import weakref
@@ -27,6 +28,9 @@ _DAMAGES = (
     zlib.error,
     EOFError,
     ValueError,
+    LookupError,
+    OverflowError,
+    struct.error,
     OSError,
     RuntimeError,  # of what is encrypted, or packed in a way that is not known
 )
@@ -135,7 +139,7 @@ def _opened(file: Any) -> Any:
 
 def _in_zip(file: Any, archive: Any) -> Iterator[tuple[str, Member]]:
     for entry in archive.infolist()[:_MOST]:
-        if not entry.is_dir():
+        if entry.filename and not entry.filename.endswith("/"):
             is_stored = entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1
             begin = _begin_in_zip(file, entry) if is_stored else None
             yield entry.filename, Member(entry.file_size, begin, entry.filename)
