@@ -119,18 +119,10 @@ _FOLDERS = (
 
 #: A folder in which several files are parts.
 _PARTS = Folder(lambda _: False, "modtree.files.hugging_face", "PartsCheckpoint")
-_HOLDING: tuple[str, ...] = (
-    ".safetensors",
-    ".bin",
-    ".pt",
-    ".pth",
-    ".ckpt",
-    ".pkl",
-    ".pickle",
-    ".gguf",
-    ".npz",
+_HOLDING = tuple(
+    ".safetensors .bin .pt .pth .ckpt .pkl .pickle .gguf .npz .npy .h5 .hdf5 .onnx .msgpack .nemo "
+    ".keras .index.json".split()
 )
-_HOLDING += (".npy", ".h5", ".hdf5", ".onnx", ".msgpack", ".nemo", ".keras", INDEX_ENDING)
 _MOST_FOLDERS = 1000  # that are looked into
 _LEVELS = 3  # below a folder in which is looked for checkpoints
 

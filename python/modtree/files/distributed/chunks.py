@@ -331,14 +331,11 @@ class OffsetsCheckpoint(AssembledCheckpoint):
         places = {} if text is None else parsed_json(text.encode(), "metadata", file)
         for key, entry in checkpoint.entries.items():
             place = places.get(key)
-            begin: Any = [0] * len(entry.shape)
-            if isinstance(place, dict):
-                begin = place.get("saved_offsets")
-            fits = isinstance(begin, list) and len(begin) == len(entry.shape)
-            if not fits or not all(type(n) is int and 0 <= n < _LARGEST for n in begin):
+            begin = _offsets(place, len(entry.shape))
+            if begin is None:
                 raise CheckpointError(f"its place is {shortened(place)}", file, key)
             read = functools.partial(checkpoint.array, key)
-            piece = Piece(tuple(begin), entry.shape, read, file)
+            piece = Piece(begin, entry.shape, read, file)
             if self._dtypes.setdefault(key, entry.dtype) != entry.dtype:
                 raise CheckpointError("ranks have different dtypes of it", file, key)
             self._pieces.setdefault(key, []).append(piece)
@@ -356,3 +353,14 @@ class OffsetsCheckpoint(AssembledCheckpoint):
         super().close()
         for checkpoint in self._inner:
             checkpoint.close()
+
+
+def _offsets(place: Any, dims: int) -> tuple[int, ...] | None:
+    """Where a part begins, as the metadata of a file says it; None of what does not."""
+    if place is None:
+        return (0,) * dims
+    found = place.get("saved_offsets") if isinstance(place, dict) else None
+    if not isinstance(found, list) or len(found) != dims:
+        return None
+    fits = all(type(n) is int and 0 <= n < _LARGEST for n in found)
+    return tuple(found) if fits else None
