@@ -18,13 +18,12 @@ SIDES = ("torch", "modtree run")
 PARTS = ("decoders", "vision", "trees", "memory", "transformers")
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(parts: tuple[str, ...]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.bench_dropin",
         description="Measure torch programs plain and under the drop-in, in processes that take "
         "turns; of each side the least counts.",
     )
-    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part")
+    parser.add_argument("--only", action="append", choices=parts, help="measure this part")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     return parser.parse_args()
@@ -103,14 +102,14 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    options = _arguments()
+def main(parts: tuple[str, ...] = PARTS, file: str = "bench-dropin.json") -> int:
+    options = _arguments(parts)
     record: dict[str, Any] = {"machine": machine()}
     for key, value in record["machine"].items():
         print(f"{key}: {value}")
-    record["rows"] = measure(options.only or list(PARTS), options.rounds)
+    record["rows"] = measure(options.only or list(parts), options.rounds)
     print(f"\n{table(record['rows'])}")
-    write_json(options.out / "bench-dropin.json", record)
+    write_json(options.out / file, record)
     slower = [row["name"] for row in record["rows"] if row[SIDES[1]] > row[SIDES[0]]]
     print(f"\nslower than torch: {', '.join(slower) or 'none'}")
     return 0

@@ -26,6 +26,7 @@ import torch
 from torch.nn import functional as F
 
 from . import dropin_models as models
+from . import life_rows
 
 #: (name of the row, what it is measured per, seconds or bytes)
 _Row = tuple[str, str, float]
@@ -181,13 +182,15 @@ PARTS: dict[str, Callable[[], Iterator[_Row]]] = {
     "trees": trees,
     "memory": memory,
     "transformers": transformers,
+    "life": life_rows.life,
+    "compiled": life_rows.compiled,
 }
 
 
 def main() -> None:
     torch.set_num_threads(1)
     wanted = [name for name in sys.argv[1:] if name in PARTS]
-    rows = [row for name in wanted or PARTS for row in PARTS[name]()]
+    rows = [row for name in wanted for row in PARTS[name]()]
     json.dump(rows, sys.stdout)
 
 

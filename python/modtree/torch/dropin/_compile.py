@@ -95,14 +95,13 @@ def _expose_modules_that_guards_read(dynamo: ModuleType) -> None:
     """
     guards = importlib.import_module(f"{dynamo.__name__}.guards")
     get, make = guards.GuardBuilder.get, guards.CheckFunctionManager.__init__
-    dict_of = vars(_C.ModuleBase)["__dict__"].__get__
     new: list[type] = []
 
     @functools.wraps(get)
     def get_exposed(self: Any, *args: Any, **kwargs: Any) -> Any:
         value = get(self, *args, **kwargs)
         if issubclass(type(value), _C.ModuleBase):
-            dict_of(value)
+            _dict_of(value)
             if _C._start_exposed(type(value)):
                 new.append(type(value))
         return value
@@ -113,14 +112,27 @@ def _expose_modules_that_guards_read(dynamo: ModuleType) -> None:
             make(self, *args, **kwargs)
         finally:
             if new:
-                of_new = {id(cls) for cls in new}
-                for value in gc.get_objects():
-                    if id(type(value)) in of_new:
-                        dict_of(value)
+                _expose_modules_of(new)
                 new.clear()
 
     guards.GuardBuilder.get = get_exposed
     guards.CheckFunctionManager.__init__ = make_and_expose
+
+
+_dict_of = vars(_C.ModuleBase)["__dict__"].__get__
+
+
+def _expose_modules_of(classes: list[type]) -> None:
+    wanted = {id(cls) for cls in classes}
+    collects = gc.isenabled()
+    gc.disable()  # a dozen containers are made for each module
+    try:
+        for value in gc.get_objects():
+            if id(type(value)) in wanted:
+                _dict_of(value)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _make_modules_without_tags(dynamo: ModuleType) -> None:
