@@ -163,15 +163,12 @@ void forget_empty_hooks(ModuleState &state) {
   release_state_later(old);
 }
 
-// An empty table refers to nothing, and a module in exposed mode has ten. CPython tracks a dict
-// again when it gets the first value that the collector has to visit; from 3.14 on it does not.
+// A module in exposed mode has ten of them.
 static PyObject *new_hook_table() {
   PyObject *table = new_ordered_dict();
-#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
   if (table && PyODict_CheckExact(table)) {
-    PyObject_GC_UnTrack(table);
+    untrack_empty_dict(table);
   }
-#endif
   return table;
 }
 

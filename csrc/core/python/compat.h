@@ -275,6 +275,16 @@ inline bool has_two_holders(PyObject *object) {
 #endif
 }
 
+// Takes a new empty dict, which refers to nothing, out of the collector's lists. CPython puts a
+// dict there again when it gets the first value that has to be visited; from 3.14 on it does not.
+inline void untrack_empty_dict(PyObject *dict) {
+#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+  PyObject_GC_UnTrack(dict);
+#else
+  static_cast<void>(dict);
+#endif
+}
+
 // A reference to an object to which a borrowed pointer leads that the object takes back when it
 // dies: false where it is dying, which only happens without the GIL. share_by_try() comes before.
 inline bool try_to_own(PyObject *object) {
