@@ -38,7 +38,7 @@ def _library(name: str) -> Any:
 
 
 def _maker() -> Callable[[], nn.Module]:
-    """A Qwen3-MoE of 4,147 modules with tiny widths, or the tree of experts of the benchmarks."""
+    """A Qwen3-MoE of 4,159 modules with tiny widths, or the tree of experts of the benchmarks."""
     library = _library("transformers")
     if not hasattr(library, "Qwen3MoeForCausalLM"):
         return models.Experts
