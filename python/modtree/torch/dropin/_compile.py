@@ -140,8 +140,8 @@ def _make_modules_without_tags(dynamo: ModuleType) -> None:
     ``Module.__init__`` and ``__setstate__``, which tag each module that is made from then on. Only
     a dynamo that does not trace all modules as objects asks for tags, and keeps these functions.
     """
-    guard = importlib.import_module(f"{dynamo.__name__}.mutation_guard")
-    frame = importlib.import_module(f"{dynamo.__name__}.eval_frame")
+    guard: Any = importlib.import_module(f"{dynamo.__name__}.mutation_guard")
+    frame: Any = importlib.import_module(f"{dynamo.__name__}.eval_frame")
     install = guard.install_generation_tagging_init
     module = _C.ModuleBase()
     guard.is_dynamic_nn_module(module, False)  # takes two arguments
