@@ -163,7 +163,10 @@ def test_the_account_in_an_address_is_sent_and_not_shown(server, tmp_path, capsy
     address = server.address.replace("://", "://me:secret%21@") + "/file?signature=secret"
     assert main(["inspect", address]) == 2
     shown = capsys.readouterr().err
-    assert f"{server.address}/file?...: not a known checkpoint format" in shown and "secret" not in shown
+    assert (
+        f"{server.address}/file?...: not a known checkpoint format" in shown
+        and "secret" not in shown
+    )
     assert seen[0] == "Basic bWU6c2VjcmV0IQ=="
     server.files.clear()
     assert main(["inspect", address]) == 2

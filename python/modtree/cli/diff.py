@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from typing import Any
 
 from modtree.cli.ending import DIFFERENT, SAME, Trouble
 from modtree.cli.options import (
