@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from modtree.cli.ending import DIFFERENT, SAME, Trouble
+from modtree.cli.ending import DIFFERENT, SAME
 from modtree.cli.options import (
     CHECKPOINT_HELP,
     add_at,
@@ -30,7 +30,7 @@ from modtree.cli.options import (
 )
 from modtree.cli.terminal import Screen, headline
 from modtree.core.patterns import matching_paths
-from modtree.files.checkpoint.base import Checkpoint, CheckpointError, Entry, without_collections
+from modtree.files.checkpoint.base import Checkpoint, Entry, without_collections
 from modtree.files.checkpoint.progress import working
 from modtree.files.checkpoint.reader import open_parts
 from modtree.files.pickled.stand_in import short_text
@@ -56,10 +56,6 @@ _LONGEST_NOTE = 200
 _WIDEST_NAME = 100
 _MOST_DICTS = 64
 _MOST_NAMES = 12
-_MOST_BESIDE = 8
-#: Of checkpoints, as the readers and the libraries that write them have them.
-_ENDINGS = (".safetensors", ".index.json", ".gguf", ".npz", ".pt", ".pth", ".bin", ".ckpt", ".h5",
-            ".hdf5", ".onnx")  # fmt: skip
 _WIDEST = 40  # letters of a shape that has a column
 
 
@@ -106,14 +102,7 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
         with contextlib.ExitStack() as stack:
             with working(f"Reading {shown_name(file)}"):
                 stack.enter_context(without_collections())
-                try:
-                    opened = open_parts(source, options.at, rules)
-                except CheckpointError as error:
-                    there = _beside(file)
-                    if not there:
-                        raise
-                    raise Trouble(f"{error}; there are: {', '.join(there)}") from error
-                checkpoint = stack.enter_context(opened)
+                checkpoint = stack.enter_context(open_parts(source, options.at, rules))
                 options.found = options.find and matching_paths(options.find, checkpoint.keys())
                 entries = _matching(checkpoint, options)
                 notes = _notes(checkpoint, options)
@@ -124,23 +113,9 @@ def execute(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int
             else:
                 print("\n" * (number > 0), end="")
                 _show(checkpoint, entries, notes, options)
-                there = [] if os.path.isdir(checkpoint.path) else _beside(file, checkpoint)
-                if there:
-                    print(f"also in this folder: {', '.join(map(printable, there))}")
     if options.json:
         print(json.dumps(answers, indent=1))
     return status
-
-
-def _beside(folder: str, shown: Checkpoint | None = None) -> list[str]:
-    """Checkpoints in a folder beside the one that is shown, the first few by name."""
-    if not os.path.isdir(folder):
-        return []
-    files = () if shown is None else (shown.path, *(e.file for e in shown.entries.values()))
-    names = {os.path.basename(str(file)) for file in files}
-    found = [n for n in sorted(os.listdir(folder)) if n.endswith(_ENDINGS) and n not in names]
-    more = len(found) - _MOST_BESIDE
-    return found[:_MOST_BESIDE] + ([f"{more:,} more"] if more > 0 else [])
 
 
 # -- what is shown ---------------------------------------------------------------------------------

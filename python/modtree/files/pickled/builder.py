@@ -99,7 +99,7 @@ class Builder(abc.ABC):
     def jax_key(self, algorithm: str, data: np.ndarray) -> Any:
         """An array of jax's keys of random numbers."""
         text = f"keys of {algorithm:.80} {list(data.shape[:-1])}"
-        return in_words("jax.random.key", text, {"data": data})
+        return in_words("jax.random.key", text, {"data": data.tobytes()})
 
 
 class ClassName:
