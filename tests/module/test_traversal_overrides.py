@@ -442,3 +442,23 @@ def test_hash_that_is_patched_on_the_tensor_class_is_asked(impl, monkeypatch):
     monkeypatch.setattr(impl.lib.Tensor, "__hash__", noted)
     found = list(m.parameters())
     assert len(found) == count and all(any(p is q for q in asked) for p in found)
+
+
+def test_a_prefix_that_raises_once_before_an_override(impl):
+    class Prefix(str):
+        left = 1
+
+        def __add__(self, other):
+            Prefix.left -= 1
+            if Prefix.left == 0:
+                raise KeyError("added")
+            return str.__add__(self, other)
+
+    class Walked(impl.nn.Module):
+        def named_modules(self, *args, **kwargs):
+            return super().named_modules(*args, **kwargs)
+
+    root = impl.nn.Module()
+    root.child = Walked()
+    with pytest.raises(KeyError, match="added"):
+        list(root.named_modules(prefix=Prefix("net")))

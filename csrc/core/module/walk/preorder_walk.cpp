@@ -275,8 +275,7 @@ int PreorderWalk::push(Place &&place, PyObject *children) {
 // Lets Python walk a subtree: an overridden named_modules(), or a child that is not one of our
 // modules.
 int PreorderWalk::enter_foreign(PyObject *module, PyObject *key) {
-  const py::object name = named_ ? full_name(key) : py::object();
-  const py::object child_prefix = name ? name : [&] {
+  const py::object child_prefix = named_ ? full_name(key) : [&] {
     const py::object path = path_of_top();
     return path ? py::reinterpret_steal<py::object>(make_name(NameForm::dotted, path.ptr(), key))
                 : py::object();
