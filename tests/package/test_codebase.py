@@ -353,9 +353,8 @@ def test_lines_of_documents_have_100_columns():
 
 # -- words -----------------------------------------------------------------------------------------
 
-#: Folders whose comments and docstrings are checked below, and rooms whose texts are.
+#: Folders whose comments and docstrings are checked below.
 READ = ("csrc", "python/modtree")
-READ_ROOMS = "cli core editing func inspection jax jax_arrays torch".split()
 #: Letters of a piece of text, with its quotes, that ends before the line is full.
 SHORT_PIECE = 40
 
@@ -425,8 +424,8 @@ def cut_texts(path: Path) -> Iterator[str]:
 @needs_sources
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="f-strings are several tokens there")
 def test_texts_fill_their_lines():
-    rooms = files_of(*(f"python/modtree/{room}" for room in READ_ROOMS))
-    assert [cut for path in rooms if path.suffix == ".py" for cut in cut_texts(path)] == []
+    files = [path for path in files_of("python/modtree") if path.suffix == ".py"]
+    assert [cut for path in files for cut in cut_texts(path)] == []
 
 
 # -- links -----------------------------------------------------------------------------------------
