@@ -16,16 +16,16 @@ pytestmark = pytest.mark.skipif(not (ROOT / "csrc").exists(), reason="needs the 
 
 #: Folders of the package -> the lines that they may have together.
 CEILINGS = {
-    "core": 6_200,
-    "torch": 2_700,
-    "numpy nn optim autograd func utils distributions": 42_900,
-    "jax jax_arrays": 6_350,
-    "files": 15_500,
-    "inspection": 8_050,
-    "editing": 3_600,
-    "cli": 1_620,
+    "core": 6_210,
+    "torch": 2_770,
+    "numpy nn optim autograd func utils distributions": 42_360,
+    "jax jax_arrays": 6_020,
+    "files": 15_530,
+    "inspection": 8_230,
+    "editing": 3_510,
+    "cli": 2_090,
 }
-WHOLE = {"python/modtree": 86_670, "csrc": 50_190, "bench": 3_500, "docs": 7_050, "tests": 131_200}
+WHOLE = {"python/modtree": 87_950, "csrc": 50_840, "bench": 3_690, "docs": 7_230, "tests": 133_800}
 #: Files and folders at the top of the package, without what a build writes.
 ENTRIES = 23
 
@@ -55,7 +55,7 @@ def test_a_room_stays_below_its_ceiling(rooms):
 
 def test_what_no_room_has_stays_below_its_ceiling():
     in_rooms = sum(lines(f"python/modtree/{room}") for rooms in CEILINGS for room in rooms.split())
-    assert lines("python/modtree") - in_rooms <= 1_370
+    assert lines("python/modtree") - in_rooms <= 1_350
 
 
 @pytest.mark.parametrize("folder", WHOLE)
