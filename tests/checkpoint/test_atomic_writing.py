@@ -82,6 +82,7 @@ def test_killed_at_random_moments(shard, tmp_path, rounds):
     assert_whole(path)
 
 
+@pytest.mark.slow(keep=1)
 @posix
 @pytest.mark.parametrize("shards", [(500_000, 500_000), (500_000, 0), (0, 500_000)])
 def test_killed_between_any_two_changes_of_the_folder(shards, tmp_path):

@@ -164,6 +164,7 @@ def test_a_launcher_gives_each_process_the_native_class(place, name):
     assert len(re.findall(r" 10  calls\n", ended.err)) == count
 
 
+@pytest.mark.slow
 @needs("xdist")
 def test_workers_of_pytest(place):
     (place / "test_it.py").write_text(

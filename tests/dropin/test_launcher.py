@@ -381,6 +381,7 @@ def test_a_program_sees_what_it_sees_of_python(place, launchers, name):
 NEEDED_BY_M = {"collections", "enum", "functools", "importlib", "types"}
 
 
+@pytest.mark.slow(keep=1)
 @pytest.mark.parametrize("form", ["python -m modtree run", "modtree run"])
 def test_files_beside_the_launcher_are_no_modules(tmp_path, form):
     """Neither those of the working folder, which ``python -m`` puts on the path, nor those of the

@@ -35,7 +35,7 @@ def _all_skipped(run: subprocess.CompletedProcess[str]) -> str | None:
     return "\n".join(reasons) or last
 
 
-@pytest.mark.slow(keep=2)
+@pytest.mark.slow(keep=1)
 @needs_torch
 @pytest.mark.parametrize("name", FILES)
 def test_file(name, rounds):

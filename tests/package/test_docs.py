@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_site_builds_without_warnings(tmp_path):
     """Everything is read and every link is looked up; writing the pages would double the time."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "dummy"]
