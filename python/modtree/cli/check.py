@@ -16,8 +16,6 @@ from modtree.inspection.inputs import arguments_of
 from modtree.inspection.phrases import printable
 from modtree.inspection.tree import read_tree
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Builds a model and lists likely mistakes in it: tensors and modules that the tree does not see,
 wrong flags, NaN, shared memory, hooks left behind; with --input-shape also parameters that no

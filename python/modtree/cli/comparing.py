@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from modtree.torch import launch as _launch
 from modtree.torch.launch import Words
 
-__all__ = ["compare"]
-
 #: The sides, and the switches of each.
 _SIDES = {"torch": ["--off"], "modtree": []}
 

@@ -12,8 +12,6 @@ from modtree.cli.options import add_output, count, describe
 from modtree.files.checkpoint.progress import working
 from modtree.inspection.functions import to_dot, to_mermaid, to_svg
 
-__all__ = ["execute", "fill"]
-
 _DESCRIPTION = """\
 Builds a model and draws its tree: as SVG for pages, as DOT for Graphviz, or as a Mermaid block for
 Markdown. Equal neighbours are one box.

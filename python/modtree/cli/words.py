@@ -11,8 +11,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-__all__ = ["Parser", "in_command_words", "near_name", "rename_options"]
-
 #: Arguments of functions -> the options that give them.
 _OPTIONS = {
     r"rename gives": "--rename gives",

@@ -10,8 +10,6 @@ import jax
 from modtree.core.module import Module
 from modtree.jax._state import State, apply_updates, parameters
 
-__all__ = ["Optimizer"]
-
 
 class Optimizer(Module):
     """An optimizer of optax and its state, for the trainable parameters of a model.

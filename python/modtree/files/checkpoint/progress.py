@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["may_show", "progress_bar", "shows_progress", "working"]
-
 _LARGE = 1_000_000_000
 _LONG_SECONDS = 2.0
 #: Before this share of a small file is done, its time cannot be told.

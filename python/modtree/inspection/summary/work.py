@@ -10,8 +10,6 @@ from modtree.core.families import family_of
 from modtree.editing.walking import registry
 from modtree.inspection.forward import Call, bytes_of, tensors_of
 
-__all__ = ["count_work"]
-
 
 def count_work(call: Call, args: Any, output: Any) -> None:
     """Adds what one call of a module did to what is known of its calls.

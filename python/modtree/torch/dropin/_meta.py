@@ -14,8 +14,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["let_initializers_return"]
-
 #: The kernels live as long as the library that has them.
 _libraries: list[Any] = []
 
