@@ -184,6 +184,8 @@ def test_model_parallel_ranks_are_put_together_by_rules(stage, tmp_path):
             checkpoint.array("1.mean.weight")
     with pytest.raises(mt.CheckpointError, match="join= puts model-parallel ranks together"):
         mt.load_file(deepspeed_folder(tmp_path / "one", 2), join=rules)
+    with pytest.raises(mt.CheckpointError, match="join= puts model-parallel ranks together"):
+        verify(tmp_path / "one", join=rules)
 
 
 def test_rules_of_the_caller_come_before_those_of_the_files(tmp_path):

@@ -155,6 +155,8 @@ def test_rules_are_for_files_of_ranks_only(tmp_path):
     mt.save_file({"a": mt.ones(2)}, tmp_path / "a.safetensors")
     with pytest.raises(mt.CheckpointError, match="this is one checkpoint already"):
         mt.load_file(tmp_path / "a.safetensors", join={})
+    with pytest.raises(mt.CheckpointError, match="this is one checkpoint already"):
+        verify(tmp_path / "a.safetensors", join={})
 
 
 def test_stages_of_a_pipeline_are_parts(tmp_path):

@@ -36,6 +36,12 @@ def test_damaged(cli, model):
     assert (cli("verify", model, "--quiet").status, cli("verify", model, "--quiet").out) == (1, "")
 
 
+def test_rules_for_ranks_of_one_file(cli, model):
+    ended = cli("verify", model, "--join", "*=0")
+    text = "--join puts files of several ranks together, and this is one checkpoint already"
+    assert ended == (2, "", f"modtree verify: {model}: {text}\n")
+
+
 def test_values_that_are_not_finite(cli):
     bad = np.array([[1.0, np.nan, np.inf, 0.0]] * 2, np.float32)
     model = save_model("model.safetensors", **{"head.weight": bad})

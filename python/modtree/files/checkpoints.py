@@ -222,6 +222,7 @@ def verify(
 
     Raises:
         OSError: There is no such file.
+        CheckpointError: ``join`` is given, and these are no files of ranks that take rules.
     """
     from modtree.files.checkpoint.verify import verify as check
 

@@ -36,6 +36,8 @@ class CheckpointError(ValueError):
     __module__ = "modtree"  # where users find it
     #: False where the file may be whole: it is another one, or something is needed to read it.
     is_damage = True
+    #: True where the caller gave rules for files of ranks, and there are none.
+    is_of_rules = False
 
     def __init__(self, reason: str, file: Any = None, tensor: str | None = None) -> None:
         self.reason = reason

@@ -53,6 +53,12 @@ def not_damaged(error: Any) -> Any:
     return error
 
 
+def of_rules(error: Any) -> Any:
+    """An error of a call that gives rules for files of ranks where there are none."""
+    error.is_of_rules = True
+    return not_damaged(error)
+
+
 def is_half(head: bytes, end: bytes = b"") -> bool:
     """Whether a file of a kind that :func:`what_it_is` knows begins so after damage on the way."""
     return not any(head[:64] + end) or head.startswith(_CHANGED)

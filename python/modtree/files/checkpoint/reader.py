@@ -21,6 +21,7 @@ from modtree.files.checkpoint.other_files import (
     end_of,
     is_half,
     not_damaged,
+    of_rules,
     text_in,
     unknown,
     what_it_is,
@@ -435,8 +436,11 @@ def takes_rules(given: Any) -> bool:
 
 def _check_no_rules(join: Any, place: str) -> None:
     if join is not None:
-        raise CheckpointError(
-            "join= puts files of several ranks together, and this is one checkpoint already", place
+        raise of_rules(
+            CheckpointError(
+                "join= puts files of several ranks together, and this is one checkpoint already",
+                place,
+            )
         )
 
 

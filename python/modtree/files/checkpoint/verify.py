@@ -88,6 +88,8 @@ def verify(
     try:
         checkpoint = open_parts(source_of(path), at, join)
     except CheckpointError as error:
+        if error.is_of_rules:
+            raise
         return problems or Problems([_damage(error)])
     with checkpoint:
         if checkpoint.part_of:

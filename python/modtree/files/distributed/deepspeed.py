@@ -10,7 +10,7 @@ import numpy as np
 
 from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
 from modtree.files.checkpoint.dtypes import DTYPES
-from modtree.files.checkpoint.other_files import not_damaged
+from modtree.files.checkpoint.other_files import not_damaged, of_rules
 from modtree.files.distributed.deepspeed_files import (
     Files,
     Parameter,
@@ -81,9 +81,8 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
                 rules = UniversalRules(states[min(states)], joins, self._folder)
                 self._object = self._joined(states, rules)
             elif joins is not None:
-                raise CheckpointError(
-                    "join= puts model-parallel ranks together, and it has one", self._folder
-                )
+                text = "join= puts model-parallel ranks together, and it has one"
+                raise of_rules(CheckpointError(text, self._folder))
             else:
                 (self._object,) = states.values()
             if at is None and not self._object["model"]:
