@@ -72,6 +72,17 @@ def test_it_is_converted(stage, tmp_path):
     assert np.array_equal(state["0.weight"].numpy(), WEIGHTS["0.weight"])
 
 
+def test_other_steps_are_passed_over(tmp_path, capsys):
+    folder = deepspeed_folder(tmp_path / "run", 2)
+    (folder / "global_step7").rename(folder / "global_step5")
+    deepspeed_folder(folder, 2)
+    command = CommandLine(capsys)
+    assert "passed over: global_step5/; --at shows one" in command("inspect", folder).lines
+    assert "note: not looked at: global_step5/" in command("verify", folder).lines
+    assert mt.load_file(folder, at="global_step5")["0.weight"].shape == (3, 4)
+    assert "passed over" not in command("inspect", folder / "global_step7").out
+
+
 def test_a_missing_rank_is_named(tmp_path):
     folder = deepspeed_folder(tmp_path / "run", 2, 3)
     (folder / "global_step7" / "zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()

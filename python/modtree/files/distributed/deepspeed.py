@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from modtree.files.checkpoint.base import CheckpointError, closed_on_error, shortened
 from modtree.files.checkpoint.dtypes import DTYPES
 from modtree.files.checkpoint.other_files import not_damaged, of_rules
+from modtree.files.checkpoint.reader import holdings
 from modtree.files.distributed.deepspeed_files import (
     Files,
     Parameter,
@@ -88,6 +90,9 @@ class DeepSpeedCheckpoint(AssembledCheckpoint):
             if at is None and not self._object["model"]:
                 self._check_no_layers()
             self._enter(at)
+        if self._folder != path:
+            last = f"{os.path.basename(self._folder)}/"
+            self.passed_over = [name for name in holdings(path) if name != last]
 
     def _check_no_layers(self) -> None:
         """A model that is nowhere else may be in files of layers, which are not put together."""
