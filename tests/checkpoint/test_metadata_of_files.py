@@ -49,6 +49,54 @@ def test_attributes_of_an_hdf5_file_are_written_whole(tmp_path):
         assert json.loads(checkpoint.metadata["numbers"]) == list(range(500))
 
 
+@needs("h5py")
+def test_attributes_below_the_root_of_an_hdf5_file_are_written_too(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file.create_group("model_weights")
+        group.attrs["layer_names"], group.attrs["nothing"] = [b"dense", b"norm"], h5py.Empty("f")
+        group["dense"] = ONE["w"]
+        group["dense"].attrs["unit"] = "m"
+        group.attrs.create("odd", b"a\xff", dtype=h5py.string_dtype())
+        time = h5py.h5t.UNIX_D32LE  # which NumPy has no type for
+        h5py.h5a.create(group.id, b"time", time, h5py.h5s.create(h5py.h5s.SCALAR))
+    convert(tmp_path / "a.h5", tmp_path / "b.safetensors")
+    with open_checkpoint(tmp_path / "b.safetensors") as checkpoint:
+        assert list(checkpoint.entries) == ["model_weights.dense"]
+        assert checkpoint.metadata["model_weights.layer_names"] == '["dense","norm"]'
+        assert checkpoint.metadata["model_weights.nothing"] == ""
+        assert checkpoint.metadata["model_weights.dense.unit"] == "m"
+        assert checkpoint.metadata["model_weights.odd"] == r"a\udcff"
+        assert checkpoint.metadata["model_weights.time"].startswith("not read: ")
+
+
+@needs("h5py")
+def test_attributes_of_an_hdf5_file_with_one_name_are_refused(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_group("a").attrs["b"] = file.attrs["a.b"] = 1
+    with pytest.raises(mt.CheckpointError, match="two attributes have the name 'a.b'"):
+        open_checkpoint(tmp_path / "a.h5")
+
+
+@needs("h5py")
+def test_groups_of_an_hdf5_file_that_are_at_many_places_end(tmp_path, monkeypatch):
+    import h5py
+
+    from modtree.files import libraries
+
+    monkeypatch.setattr(libraries, "_MOST", 1000)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        group = file
+        for _ in range(12):
+            inner = group.create_group("own")
+            group["link"], group = inner, inner
+    with pytest.raises(mt.CheckpointError, match="more than 1,000 arrays, groups and attributes"):
+        open_checkpoint(tmp_path / "a.h5")
+
+
 @pytest.mark.parametrize("size", [None, "16"])
 def test_what_a_file_of_torch_has_no_place_for_is_named(size, tmp_path, capsys):
     mt.save_file({**ONE, "v": ONE["w"].copy()}, tmp_path / "a.safetensors", {"who": "me"})

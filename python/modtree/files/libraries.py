@@ -161,14 +161,14 @@ class Hdf5Checkpoint(LibraryCheckpoint):
             self._file = self._h5py.File(
                 path if isinstance(source, PathSource) else source.open(), "r"
             )
+            self._count = 0
             self._walk(self._file, "", 0)
-            for name, value in self._file.attrs.items():
-                plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-                self.metadata[str(name)] = as_text(plain)
 
     def _walk(self, group: Any, prefix: str, depth: int) -> None:
         if depth > _DEEPEST:
             raise CheckpointError("groups are nested too deeply", self.path)
+        self._take_attributes(group, prefix)
+        self._count += 1
         for name in sorted(group, key=natural):
             key = f"{prefix}{name}"
             link = group.get(name, getlink=True)
@@ -180,8 +180,25 @@ class Hdf5Checkpoint(LibraryCheckpoint):
                 self._walk(item, f"{key}.", depth + 1)
             elif isinstance(item, self._h5py.Dataset):
                 self.add(key, self._dataset(item))
-            if len(self._arrays) + len(self.values) > _MOST:
-                raise CheckpointError(f"it has more than {_MOST:,} arrays", self.path)
+                self._take_attributes(item, f"{key}.")
+            if self._count + len(self._arrays) + len(self.values) + len(self.metadata) > _MOST:
+                text = f"it has more than {_MOST:,} arrays, groups and attributes"
+                raise CheckpointError(text, self.path)
+
+    def _take_attributes(self, item: Any, prefix: str) -> None:
+        """Those of the root under their names, others under the key of their group or array."""
+        for name in item.attrs:
+            try:
+                value = item.attrs[name]
+            except TypeError as error:  # of a type that NumPy does not have
+                value = f"not read: {error}"
+            if isinstance(value, self._h5py.Empty):
+                value = ""
+            plain = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+            key = f"{prefix}{name}"
+            if key in self.metadata:
+                raise CheckpointError(f"two attributes have the name {shortened(key)}", self.path)
+            self.metadata[key] = as_text(plain)
 
     def _dataset(self, item: Any) -> Any:
         if item.external or item.is_virtual:

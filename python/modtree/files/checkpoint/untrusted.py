@@ -51,12 +51,16 @@ def parsed_json(data: bytes, what: str, path: str) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """A value of metadata as text, whole: lists and dicts as JSON."""
+    """A value of metadata as text that UTF-8 has, whole: lists and dicts as JSON."""
     import json
 
-    if not isinstance(value, (list, tuple, dict)):
-        return value if type(value) is str else str(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    if isinstance(value, (list, tuple, dict)):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_one_as_text)
+    return _one_as_text(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _one_as_text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if type(value) is bytes else str(value)
 
 
 def json_in(file: str) -> dict[str, Any]:
