@@ -25,7 +25,7 @@ CEILINGS = {
     "editing": 3_510,
     "cli": 2_090,
 }
-WHOLE = {"python/modtree": 87_980, "csrc": 50_840, "bench": 3_690, "docs": 7_230, "tests": 133_800}
+WHOLE = {"python/modtree": 87_980, "csrc": 50_840, "bench": 3_690, "docs": 7_250, "tests": 133_800}
 #: Files and folders at the top of the package, without what a build writes.
 ENTRIES = 23
 
