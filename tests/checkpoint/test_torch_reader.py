@@ -19,6 +19,7 @@ import modtree as mt
 from modtree import nn
 from modtree.files.checkpoint.base import CheckpointError, Entry, View
 from modtree.files.checkpoint.reader import open_checkpoint
+from modtree.files.checkpoint.verify import verify
 
 torch = importlib.import_module("torch") if HAS_TORCH else None
 needs_ml_dtypes = needs("ml_dtypes")
@@ -254,6 +255,16 @@ def test_what_is_no_state_dict(case, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         open_checkpoint(path)
     assert caught.value.file == path and message in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [b"a.w", ("a", "w")])
+def test_a_file_with_keys_that_stand_for_text(key, tmp_path):
+    path = str(tmp_path / "a.pt")
+    mt.save({key: mt.ones(2)}, path)
+    (problem,) = verify(path)
+    assert problem.kind == "not read"
+    state = eval(problem.message.partition("; try ")[2], {"modtree": mt, "path": path})
+    assert list(state) == ["a.w"] and state["a.w"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("keys, data", [(["tensor"], T), (["0", "1"], T + T + b"\x86")])

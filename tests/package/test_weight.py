@@ -20,12 +20,12 @@ CEILINGS = {
     "torch": 2_770,
     "numpy nn optim autograd func utils distributions": 42_360,
     "jax jax_arrays": 6_020,
-    "files": 15_560,
+    "files": 15_570,
     "inspection": 8_230,
     "editing": 3_510,
     "cli": 2_090,
 }
-WHOLE = {"python/modtree": 87_980, "csrc": 50_840, "bench": 3_690, "docs": 7_250, "tests": 133_800}
+WHOLE = {"python/modtree": 87_990, "csrc": 50_840, "bench": 3_690, "docs": 7_250, "tests": 133_800}
 #: Files and folders at the top of the package, without what a build writes.
 ENTRIES = 23
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from modtree.files.checkpoint.base import CheckpointError, View, shortened
+from modtree.files.checkpoint.other_files import not_damaged
 from modtree.files.pickled.stand_in import StandIn
 from modtree.files.torch.records import TensorRecord
 
@@ -155,7 +156,7 @@ class _Flattening:
             self.flat.versions[f"{prefix}{name}" if name else prefix[:-1]] = local
         for number, (key, item) in enumerate(items):
             if type(key) not in (str, int) and not depth and not self._lists:
-                raise CheckpointError(f"{shortened(key)} is no key of a state dict", self._path)
+                raise _no_key(key, self._path)
             full = prefix + _key_text(key, number)
             enters = type(item) is StandIn or (is_nested and isinstance(item, dict))
             enters = enters or ((self._lists or in_foreign) and type(item) in (list, tuple, dict))
@@ -207,6 +208,19 @@ class _Flattening:
                     self._add(f"{prefix}{name}", item)
             elif type(item) is StandIn and item in self._holders:
                 self.enter(item, f"{prefix}{name}.", depth + 1)
+
+
+#: The text that a key of another type stands for.
+_TEXTS: dict[type, str] = {bytes: "key.decode()", tuple: "'.'.join(map(str, key))"}
+
+
+def _no_key(key: Any, path: str) -> CheckpointError:
+    reason = f"{shortened(key)} is no key of a state dict"
+    if type(key) not in _TEXTS:
+        return CheckpointError(reason, path)
+    made = f"{{{_TEXTS[type(key)]}: value for key, value in modtree.load(path).items()}}"
+    error: CheckpointError = not_damaged(CheckpointError(f"{reason}; try {made}", path))
+    return error
 
 
 def _key_text(key: Any, number: int) -> str:
