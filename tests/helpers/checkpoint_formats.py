@@ -31,7 +31,7 @@ STATE = {"a": mt.from_numpy(W), "b": mt.ones(3)}
 RULES = {"megatron": {"*.w": 0, "*": None}}
 NAMES = (b"../outside", b"/etc/passwd", b"..", b"__0_0.distcp", b"\0\0", b"a/../../../x")
 #: What is said of files of these formats, and never read.
-NAMED_ONLY = {"packed", "other", "tarred"}
+NAMED_ONLY = {"other", "tarred"}
 #: What safetensors files do not hold: one of the commands refuses it.
 NOT_IN_SAFETENSORS = {"optimizer"}
 

@@ -343,6 +343,7 @@ def _inner_tensors(value: Any) -> list[Any]:
     if flatten is None:
         return []
     parts = [getattr(value, name) for name in flatten(value)[0]]
+    parts = [part for part in parts if family_of(part) is not None]  # a mesh of devices is none
     return [inner for part in parts for inner in _inner_tensors(part) or [part]]
 
 
