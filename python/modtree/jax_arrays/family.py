@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import importlib
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -154,9 +155,12 @@ def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
     return mark(array.__deepcopy__(memo), **marks_of(array))
 
 
+_plain_copy = _ArrayImpl.__copy__
+
+
 def _copy(array: Any) -> Any:
     """As jax copies arrays, with their marks."""
-    return mark(array.__copy__(), **marks_of(array))
+    return mark(_plain_copy(array), **marks_of(array))
 
 
 def _reduce_key(key: Any) -> tuple[Any, ...]:
@@ -198,7 +202,10 @@ copyreg.pickle(_Shape, _reduce_shape)
 if _KeyArray is not None:
     copyreg.pickle(_KeyArray, _reduce_key)
 # Before `__copy__` and `__deepcopy__`, and for copies of modules that Python makes too.
-copy._copy_dispatch[_ArrayImpl] = _copy  # type: ignore[attr-defined]
+if sys.version_info < (3, 14):
+    copy._copy_dispatch[_ArrayImpl] = _copy  # type: ignore[attr-defined]
+else:  # which has no such table
+    _ArrayImpl.__copy__ = _copy
 copy._deepcopy_dispatch[_ArrayImpl] = _deepcopy  # type: ignore[attr-defined]
 
 
