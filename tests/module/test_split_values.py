@@ -72,7 +72,9 @@ def test_made_containers_are_equal_and_new(kind: str) -> None:
     for copy in copies:
         assert type(copy.x) is type(module.x) and copy.x is not module.x
         if kind != "deep":
-            assert copy.x == module.x and repr(copy.x) == repr(module.x)
+            assert copy.x == module.x
+            if kind != "sets":  # whose order depends on how they were filled
+                assert repr(copy.x) == repr(module.x)
     assert copies[0].x is not copies[1].x or not copies[0].x
     assert structure(copies[0]) == structure(module)
 
