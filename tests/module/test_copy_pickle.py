@@ -650,3 +650,20 @@ def test_a_failing_reduction_is_reported(impl):
         copy.deepcopy(m)
     with raises(LookupError, "no copy"):
         pickle.dumps(m)
+
+
+def test_a_table_that_is_filled_while_another_value_is_copied(impl):
+    class Fills:
+        def __deepcopy__(self, memo):
+            self.module._forward_hooks[7] = print
+            return self
+
+    m = impl.nn.Module()
+    vars(m)  # all attributes are in the dict from here on
+    filling = Fills()
+    filling.module = m
+    state = dict(vars(m))
+    vars(m).clear()
+    vars(m).update({"filling": filling, **state})
+    del state
+    assert list(copy.deepcopy(m)._forward_hooks) == [7]

@@ -374,38 +374,26 @@ private:
     // A copy of the dict: copying a value may run code that changes the module.
     const auto original = py::reinterpret_borrow<py::object>(source->dict);
     const py::object entries = checked(PyDict_Copy(original.ptr()));
-    const std::uint32_t defaults = default_tables(entries.ptr());
     Py_ssize_t position = 0;
     PyObject *key, *value;
     while (dict_next_item(entries.ptr(), &position, &key, &value)) {
+      const SpecialName *special = special_name(key);
+      const bool is_slot = special && special->slot >= 0;
+      // A table that nobody has but the module and this copy of its dict, now: what was copied
+      // before may have filled it.
+      const bool is_default = is_slot && has_two_holders(value) &&
+                              is_default_table(static_cast<Slot>(special->slot), value);
       const auto keep_key = py::reinterpret_borrow<py::object>(key);
       const auto keep_value = py::reinterpret_borrow<py::object>(value);
-      const SpecialName *special = special_name(key);
-      if (!special || special->slot < 0) {
+      if (!is_slot) {
         fill_attribute(copy, key, value);
-      } else if (!(defaults >> special->slot & 1 && is_unknown(value))) {
+      } else if (!(is_default && is_unknown(value))) {
         fill_slot(copy, static_cast<Slot>(special->slot), value);
       }
       if (special && special->is_virtual) {
         store_flag(&copy->state.instance_overrides, true);
       }
     }
-  }
-
-  // Which of the entries are tables as a new module has them, and nobody has but the module and
-  // this copy of its dict: one bit for each slot. Runs no user code.
-  static std::uint32_t default_tables(PyObject *entries) {
-    std::uint32_t found = 0;
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (dict_next_item(entries, &position, &key, &value)) {
-      const SpecialName *special = special_name(key);
-      if (special && special->slot >= 0 && has_two_holders(value) &&
-          is_default_table(static_cast<Slot>(special->slot), value)) {
-        found |= std::uint32_t{1} << special->slot;
-      }
-    }
-    return found;
   }
 
   void fill_plain_attributes(ModuleObject *source, ModuleObject *copy) {
